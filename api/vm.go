@@ -1,0 +1,164 @@
+package api
+
+import "time"
+
+// State is the lifecycle state of a VM.
+type State string
+
+// The states of a VM.
+const (
+	StateStarting State = "starting"
+	StateRunning  State = "running"
+	StatePausing  State = "pausing"
+	StatePaused   State = "paused"
+	StateStopped  State = "stopped"
+)
+
+// Resources is the size of a VM.
+type Resources struct {
+	// CPU is the number of virtual CPUs.
+	CPU int `json:"cpu"`
+	// Memory is in MiB.
+	Memory int `json:"memory"`
+	// Storage is the size of the root disk in MiB.
+	Storage int `json:"storage"`
+}
+
+// VM is the VM object, the response of most VM calls.
+type VM struct {
+	ID          string    `json:"id"`
+	State       State     `json:"state"`
+	StateReason string    `json:"stateReason,omitempty"`
+	Slug        *string   `json:"slug"`
+	DisplayName *string   `json:"displayName"`
+	Resources   Resources `json:"resources"`
+	// SnapshotID is the snapshot that the VM was created from; null for a fork.
+	SnapshotID                 *string `json:"snapshotId"`
+	SourceSnapshotSlugAtCreate *string `json:"sourceSnapshotSlugAtCreate"`
+	SourceSnapshotSlug         *string `json:"sourceSnapshotSlug"`
+	SourceSnapshotDisplayName  *string `json:"sourceSnapshotDisplayName"`
+	// Image is the base image at the root of the VM's ancestry, for example "pando/debian".
+	Image *string `json:"image"`
+	// ParentVMID is the VM that this one was forked from; null if it was created from a snapshot.
+	ParentVMID *string `json:"parentVmId"`
+	// Ancestry lists the VMs above this one, nearest first. Deleted ones stay listed.
+	Ancestry []string `json:"ancestry"`
+	// ForkedAt is the moment of the capture that this VM continues; null if it is no fork.
+	ForkedAt *time.Time `json:"forkedAt"`
+	// Generation counts the VM's uninterrupted runs: it rises with each start, resume and fork.
+	Generation int64 `json:"generation"`
+	// TotalRunSeconds is how long the VM has been running in all its runs.
+	TotalRunSeconds int64             `json:"totalRunSeconds"`
+	Metadata        map[string]string `json:"metadata"`
+	Networks        []VMNetwork       `json:"networks"`
+	VPCs            []VMNetwork       `json:"vpcs"`
+	// AgentVersion is the version of the agent that confirmed the last epoch.
+	AgentVersion string    `json:"agentVersion,omitempty"`
+	CreatedAt    time.Time `json:"createdAt"`
+	UpdatedAt    time.Time `json:"updatedAt"`
+	// FirewallRules and TLSRules are set only on the response to a create.
+	FirewallRules []any `json:"firewallRules,omitempty"`
+	TLSRules      []any `json:"tlsRules,omitempty"`
+}
+
+// VMNetwork is one private network that a VM is attached to. VMs have none yet;
+// the type is here because clients require the arrays that would hold it.
+type VMNetwork struct {
+	VPC  string  `json:"vpc"`
+	IPv4 *string `json:"ipv4,omitempty"`
+	IPv6 *string `json:"ipv6,omitempty"`
+}
+
+// VMList is the response to a list of VMs. The counts cover all VMs that match
+// the filter, whatever page was asked for.
+type VMList struct {
+	VMs           []VM `json:"vms"`
+	TotalCount    int  `json:"totalCount"`
+	RunningCount  int  `json:"runningCount"`
+	StartingCount int  `json:"startingCount"`
+	PausingCount  int  `json:"pausingCount"`
+	PausedCount   int  `json:"pausedCount"`
+	StoppedCount  int  `json:"stoppedCount"`
+}
+
+// Identity says what a fork or a VM made from a snapshot takes from its source.
+type Identity string
+
+// The choices for Identity.
+const (
+	// IdentityNew gives the VM its own hostname, machine-id and SSH host keys.
+	IdentityNew Identity = "new"
+	// IdentityKeep leaves those of the source in place.
+	IdentityKeep Identity = "keep"
+)
+
+// CreateVMRequest is the body of POST /v5/vms.
+type CreateVMRequest struct {
+	// SnapshotID is a snapshot id, an own slug, an image name such as "pando/debian", or null for the default image.
+	SnapshotID  *string           `json:"snapshotId,omitempty"`
+	Slug        *string           `json:"slug,omitempty"`
+	DisplayName *string           `json:"displayName,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+	// Firewall is required. Its rules must be empty: VMs have no network yet.
+	Firewall *Firewall `json:"firewall"`
+	// Identity is "new" (default) or "keep".
+	Identity Identity `json:"identity,omitempty"`
+}
+
+// Firewall is the firewall block of a create request.
+type Firewall struct {
+	Rules []any `json:"rules"`
+}
+
+// ForkVMRequest is the body of POST /v5/vms/{id}/fork.
+type ForkVMRequest struct {
+	// Count is the number of children, 1 to 100; omitted means 1.
+	Count *int `json:"count,omitempty"`
+	// Slug is the prefix of the children's slugs: "try" gives try-1, try-2, …
+	Slug        *string           `json:"slug,omitempty"`
+	DisplayName *string           `json:"displayName,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+	// Identity is "new" (default) or "keep".
+	Identity Identity `json:"identity,omitempty"`
+}
+
+// ForkVMResponse is the answer to a fork: one entry per child asked for.
+type ForkVMResponse struct {
+	Forks []Fork `json:"forks"`
+	// PauseMs is how long the source stood still for the capture, in milliseconds.
+	PauseMs float64 `json:"pauseMs"`
+}
+
+// Fork is one child: exactly one of VM and Error is set.
+type Fork struct {
+	VM    *VM    `json:"vm,omitempty"`
+	Error *Error `json:"error,omitempty"`
+}
+
+// ExecRequest is the body of POST /v5/vms/{id}/exec-await.
+type ExecRequest struct {
+	// Command is run by the user's login shell.
+	Command string `json:"command"`
+	// LinuxUser is the guest account; null means uid 1000, else root.
+	LinuxUser *string `json:"linuxUser,omitempty"`
+	// TimeoutMs is 1 to 86400000; null means 30000.
+	TimeoutMs *int64            `json:"timeoutMs,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	// Stdin is base64, at most 1 MiB when decoded.
+	Stdin *string `json:"stdin,omitempty"`
+}
+
+// ExecResponse is the result of a command. StatusCode is null if the timeout
+// killed the command.
+type ExecResponse struct {
+	Stdout     string `json:"stdout"`
+	Stderr     string `json:"stderr"`
+	StatusCode *int   `json:"statusCode"`
+	// TimedOut is true if the timeout killed the command's process group.
+	TimedOut bool `json:"timedOut,omitempty"`
+	// StdoutBytes and StderrBytes are the full lengths, larger than what is
+	// returned when the output was truncated.
+	StdoutBytes int64 `json:"stdoutBytes"`
+	StderrBytes int64 `json:"stderrBytes"`
+	Truncated   bool  `json:"truncated,omitempty"`
+}

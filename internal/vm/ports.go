@@ -1,0 +1,210 @@
+package vm
+
+import (
+	"context"
+	"time"
+
+	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/snapshot"
+)
+
+// VM is the record of one VM: what is wanted of it, and what was last seen.
+type VM struct {
+	ID          string
+	Slug        string
+	DisplayName string
+	State       api.State
+	// StateReason says why the state was entered when nobody asked for it,
+	// for example "qemu was killed (signal 9)".
+	StateReason string
+	Resources   api.Resources
+	// SnapshotID and SnapshotSlug name what the VM was created from; both are
+	// empty for a fork.
+	SnapshotID   string
+	SnapshotSlug string
+	// Image is the base image at the root of the ancestry.
+	Image    string
+	ParentID string
+	// Ancestry lists the ids above this VM, nearest first.
+	Ancestry []string
+	// ForkedAt is the moment of the capture; zero if the VM is no fork.
+	ForkedAt time.Time
+	// Generation rises by one with every order that starts a run.
+	Generation int64
+	// RunTime is the length of all finished runs; RunningSince starts the
+	// present one and is zero when the VM does not run.
+	RunTime      time.Duration
+	RunningSince time.Time
+	Metadata     map[string]string
+	AgentVersion string
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+}
+
+// Filter selects VMs. Zero fields select everything.
+type Filter struct {
+	State      api.State
+	Slug       string
+	SnapshotID string
+	Search     string
+	Metadata   map[string]string
+	// Limit of 0 means no limit.
+	Limit, Offset int
+}
+
+// Repository keeps VM records. All methods are safe for concurrent use.
+type Repository interface {
+	// InsertVM adds a VM; a taken slug is fault CONFLICT with reason slug_taken.
+	InsertVM(ctx context.Context, v VM) error
+	// UpdateVM applies change to the record in one transaction and returns the
+	// result. An error from change leaves the record as it was.
+	UpdateVM(ctx context.Context, id string, change func(*VM) error) (VM, error)
+	// FindVM looks a VM up by id or slug; fault NOT_FOUND if there is none.
+	FindVM(ctx context.Context, ref string) (VM, error)
+	// ListVMs returns the page asked for, newest first, and the number of VMs
+	// per state that match the filter without its State, Limit and Offset.
+	ListVMs(ctx context.Context, f Filter) ([]VM, map[api.State]int, error)
+	// DeleteVM removes the record and frees its slug.
+	DeleteVM(ctx context.Context, id string) error
+}
+
+// Running is what a node knows of a VM that has just confirmed an epoch.
+type Running struct {
+	AgentVersion string
+}
+
+// Restore orders a node to make a new VM out of a saved machine.
+type Restore struct {
+	VMID       string
+	Generation int64
+	SnapshotID string
+	Hostname   string
+	Identity   api.Identity
+}
+
+// Fork orders a node to capture a running VM once and start children from it.
+type Fork struct {
+	VMID     string
+	Children []ForkChild
+	Identity api.Identity
+}
+
+// ForkChild is one child of a fork.
+type ForkChild struct {
+	VMID       string
+	Generation int64
+	Hostname   string
+}
+
+// ForkResult is the outcome of a fork. Children is in the order of the request;
+// Err is nil for a child that confirmed its epoch.
+type ForkResult struct {
+	// CapturedAt is the moment that source and children continue from.
+	CapturedAt time.Time
+	// Pause is how long the source stood still.
+	Pause    time.Duration
+	Children []ChildResult
+}
+
+// ChildResult is the outcome for one child.
+type ChildResult struct {
+	Running Running
+	Err     error
+}
+
+// Captured is the outcome of a snapshot.
+type Captured struct {
+	At    time.Time
+	Pause time.Duration
+	// Bytes is what the capture wrote.
+	Bytes int64
+}
+
+// Exec orders a command in a guest.
+type Exec struct {
+	Command string
+	// User is a guest account; empty means uid 1000, else root.
+	User    string
+	Env     map[string]string
+	Stdin   []byte
+	Timeout time.Duration
+	// MaxOutput bounds each of stdout and stderr in bytes.
+	MaxOutput int
+}
+
+// ExecResult is the outcome of a command. ExitCode is nil if the timeout
+// killed it. StdoutBytes and StderrBytes are the full lengths.
+type ExecResult struct {
+	Stdout, Stderr           []byte
+	StdoutBytes, StderrBytes int64
+	ExitCode                 *int
+	TimedOut                 bool
+}
+
+// Presence is what a node says a VM is right now.
+type Presence string
+
+// The values of Presence.
+const (
+	// PresenceRunning: the process runs and the guest answers.
+	PresenceRunning Presence = "running"
+	// PresencePaused: memory, devices and disk are saved; nothing runs.
+	PresencePaused Presence = "paused"
+	// PresenceStopped: only the disk exists.
+	PresenceStopped Presence = "stopped"
+	// PresenceAbsent: the node knows nothing of the VM.
+	PresenceAbsent Presence = "absent"
+)
+
+// Sighting reports that a VM's process ended without an order.
+type Sighting struct {
+	VMID       string
+	Generation int64
+	Presence   Presence
+	// Reason says what was seen: "guest powered off", "qemu was killed (signal 9)".
+	Reason string
+}
+
+// Node does everything that touches a VM's process, memory, disk or guest on
+// one host. Arguments and results are plain values that could cross a wire.
+// All methods are safe for concurrent use for different VMs; the Manager
+// orders the calls for one VM.
+type Node interface {
+	// Restore makes a VM from a saved machine and returns once its epoch is
+	// confirmed. On error nothing of the VM is left.
+	Restore(ctx context.Context, o Restore) (Running, error)
+	// Resume restores a paused VM in place; Boot starts a stopped one from its
+	// disk. On error the VM is as it was.
+	Resume(ctx context.Context, vmID string, generation int64) (Running, error)
+	Boot(ctx context.Context, vmID string, generation int64) (Running, error)
+	// Pause saves memory, devices and disk, then ends the process. On error the
+	// VM goes on running.
+	Pause(ctx context.Context, vmID string) error
+	// Stop shuts the guest down, or ends it when grace has passed. A paused VM
+	// loses its saved memory and keeps its disk.
+	Stop(ctx context.Context, vmID string, grace time.Duration) error
+	// Snapshot saves a running or paused VM under snapshotID.
+	Snapshot(ctx context.Context, vmID, snapshotID string) (Captured, error)
+	// Fork captures a running VM once and starts the children from it.
+	Fork(ctx context.Context, o Fork) (ForkResult, error)
+	// Exec runs a command in a running VM.
+	Exec(ctx context.Context, vmID string, e Exec) (ExecResult, error)
+	// Delete ends the process and removes everything of the VM; idempotent.
+	Delete(ctx context.Context, vmID string) error
+	// DeleteSnapshot removes a saved machine; idempotent.
+	DeleteSnapshot(ctx context.Context, snapshotID string) error
+	// Presence says what the VM is right now.
+	Presence(ctx context.Context, vmID string) (Presence, error)
+	// VMs and Snapshots list everything that the node holds.
+	VMs(ctx context.Context) ([]string, error)
+	Snapshots(ctx context.Context) ([]string, error)
+	// Sightings delivers the ends of processes that nobody ordered.
+	Sightings() <-chan Sighting
+}
+
+// Images resolves names of base images to snapshots that the node holds.
+type Images interface {
+	// Resolve builds the image if it is not in the cache, brings it to the node
+	// and returns its snapshot. It returns false if ref names no image.
+	Resolve(ctx context.Context, ref string) (snapshot.Snapshot, bool, error)
+}
