@@ -27,6 +27,8 @@ type Snapshot struct {
 	Resources api.Resources
 	// Image is the base image at the root of the ancestry.
 	Image string
+	// Durable is true once every file is checksummed and on disk.
+	Durable bool
 	// Ancestry lists the VM ids above, the source VM first.
 	Ancestry   []string
 	Bytes      int64
