@@ -191,6 +191,9 @@ type Node interface {
 	Exec(ctx context.Context, vmID string, e Exec) (ExecResult, error)
 	// Delete ends the process and removes everything of the VM; idempotent.
 	Delete(ctx context.Context, vmID string) error
+	// AwaitDurable returns once every file of the snapshot is checksummed and on
+	// disk, or with the reason why that failed.
+	AwaitDurable(ctx context.Context, snapshotID string) error
 	// DeleteSnapshot removes a saved machine; idempotent.
 	DeleteSnapshot(ctx context.Context, snapshotID string) error
 	// Presence says what the VM is right now.
@@ -200,6 +203,31 @@ type Node interface {
 	Snapshots(ctx context.Context) ([]string, error)
 	// Sightings delivers the ends of processes that nobody ordered.
 	Sightings() <-chan Sighting
+}
+
+// Intent is the note of an effect outside the store that is about to happen,
+// so that a daemon that was killed can finish or undo it.
+type Intent struct {
+	ID        string
+	Kind      IntentKind
+	VMID      string
+	CreatedAt time.Time
+}
+
+// IntentKind says which effect an intent announces.
+type IntentKind string
+
+// IntentDelete announces that everything of a VM is removed. The other effects
+// need no intent of their own: a record in the state starting or pausing, or a
+// snapshot record that is not durable, announces them.
+const IntentDelete IntentKind = "delete"
+
+// Journal keeps intents. All methods are safe for concurrent use and idempotent.
+type Journal interface {
+	BeginIntent(ctx context.Context, i Intent) error
+	EndIntent(ctx context.Context, id string) error
+	// OpenIntents lists what was begun and not ended, oldest first.
+	OpenIntents(ctx context.Context) ([]Intent, error)
 }
 
 // Images resolves names of base images to snapshots that the node holds.

@@ -1,0 +1,58 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/fault"
+)
+
+// Node removes saved machines from the host that has them.
+type Node interface {
+	// DeleteSnapshot removes a saved machine; idempotent. Layers that others
+	// hold stay.
+	DeleteSnapshot(ctx context.Context, id string) error
+}
+
+// Service runs the use cases. It is safe for concurrent use.
+type Service struct {
+	snapshots Repository
+	node      Node
+}
+
+// NewService returns a Service.
+func NewService(r Repository, n Node) *Service { return &Service{snapshots: r, node: n} }
+
+// Get returns the snapshot with that id or slug.
+func (s *Service) Get(ctx context.Context, ref string) (Snapshot, error) {
+	return s.snapshots.FindSnapshot(ctx, ref)
+}
+
+// List returns a page of private snapshots, newest first, and their number.
+func (s *Service) List(ctx context.Context, f Filter) ([]Snapshot, int, error) {
+	return s.snapshots.ListSnapshots(ctx, f)
+}
+
+// Delete removes a snapshot. VMs and snapshots made from it are not affected.
+// Base images are removed from the cache instead.
+func (s *Service) Delete(ctx context.Context, ref string) error {
+	found, err := s.snapshots.FindSnapshot(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if found.Public {
+		return fault.Conflict(api.ReasonSnapshotInUse, "%s is a base image", found.Slug).
+			Hint("remove it from the cache: pando image rm %s", found.Slug)
+	}
+	ctx = context.WithoutCancel(ctx)
+	// The files go last: a record without files is settled at the next start,
+	// files without a record are swept then.
+	if err := s.snapshots.DeleteSnapshot(ctx, found.ID); err != nil {
+		return err
+	}
+	if err := s.node.DeleteSnapshot(ctx, found.ID); err != nil {
+		return fmt.Errorf("delete snapshot %s: %w", found.ID, err)
+	}
+	return nil
+}

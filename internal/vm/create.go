@@ -1,0 +1,82 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/snapshot"
+)
+
+// CreateParams says what a new VM is made from and called.
+type CreateParams struct {
+	// SnapshotRef is a snapshot id, a slug or an image name; empty means the default image.
+	SnapshotRef string
+	Slug        string
+	DisplayName string
+	Metadata    map[string]string
+	// Identity is "new" unless it says "keep".
+	Identity api.Identity
+}
+
+func (p CreateParams) check() error {
+	return errors.Join(checkSlug(p.Slug), checkDisplayName(p.DisplayName), checkMetadata(p.Metadata), checkIdentity(p.Identity))
+}
+
+// Create makes a VM from a snapshot and returns it once its guest has
+// confirmed the epoch. If it fails, nothing is left.
+func (m *Manager) Create(ctx context.Context, p CreateParams) (VM, error) {
+	if err := p.check(); err != nil {
+		return VM{}, err
+	}
+	s, err := m.source(ctx, p.SnapshotRef)
+	if err != nil {
+		return VM{}, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	v := m.fromSnapshot(s, p)
+	if err := m.vms.InsertVM(ctx, v); err != nil {
+		return VM{}, err
+	}
+	release, err := m.locks.acquire(ctx, v.ID)
+	if err != nil {
+		return VM{}, err
+	}
+	defer release()
+	r, err := m.node.Restore(ctx, Restore{
+		VMID: v.ID, Generation: v.Generation, SnapshotID: s.ID, Hostname: v.hostname(), Identity: p.Identity,
+	})
+	if err != nil {
+		return VM{}, m.discard(ctx, v.ID, fmt.Errorf("create vm from %s: %w", s.ID, err))
+	}
+	m.touch(ctx, s.ID)
+	return m.confirmed(ctx, v.ID, r)
+}
+
+func (m *Manager) fromSnapshot(s snapshot.Snapshot, p CreateParams) VM {
+	now := m.now()
+	return VM{
+		ID: newVMID(), Slug: p.Slug, DisplayName: p.DisplayName, State: api.StateStarting,
+		Resources: s.Resources, SnapshotID: s.ID, SnapshotSlug: s.Slug, Image: s.Image,
+		Ancestry: s.Ancestry, Generation: 1, Metadata: maps.Clone(p.Metadata),
+		CreatedAt: now, UpdatedAt: now,
+	}
+}
+
+// discard removes the record of a VM that could not be made.
+func (m *Manager) discard(ctx context.Context, id string, cause error) error {
+	return errors.Join(cause, m.vms.DeleteVM(ctx, id))
+}
+
+// touch notes that a snapshot was used. Failing to note it fails nothing.
+func (m *Manager) touch(ctx context.Context, id string) {
+	_, err := m.snapshots.UpdateSnapshot(ctx, id, func(s *snapshot.Snapshot) error {
+		s.LastUsedAt = m.now()
+		return nil
+	})
+	if err != nil {
+		m.log.Warn("note use of snapshot", "snapshot_id", id, "error", err)
+	}
+}

@@ -1,0 +1,139 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/pandovm/pando/api"
+)
+
+// ForkParams says how many children to make and what they are called.
+type ForkParams struct {
+	Count int
+	// Slug is a prefix: "try" gives try-1, try-2, …
+	Slug        string
+	DisplayName string
+	// Metadata of the children; nil means the source's.
+	Metadata map[string]string
+	Identity api.Identity
+}
+
+func (p ForkParams) check() error {
+	err := errors.Join(checkCount(p.Count), checkSlug(p.Slug), checkDisplayName(p.DisplayName), checkMetadata(p.Metadata), checkIdentity(p.Identity))
+	if err != nil || p.Slug == "" {
+		return err
+	}
+	return checkSlug(fmt.Sprintf("%s-%d", p.Slug, p.Count))
+}
+
+// ForkOutcome is the result of a fork, a child per entry in the order of the numbers.
+type ForkOutcome struct {
+	// Pause is how long the source stood still.
+	Pause    time.Duration
+	Children []ForkedChild
+}
+
+// ForkedChild is a VM, or the reason why this one child was not made.
+type ForkedChild struct {
+	VM  VM
+	Err error
+}
+
+// Fork captures a running VM once and starts Count exact copies of it. The
+// source goes on at once. An error means that no child exists; a child that
+// fails alone has its own Err.
+func (m *Manager) Fork(ctx context.Context, ref string, p ForkParams) (ForkOutcome, error) {
+	if err := p.check(); err != nil {
+		return ForkOutcome{}, err
+	}
+	var out ForkOutcome
+	err := m.locked(ctx, ref, func(ctx context.Context, v VM) error {
+		if v.State != api.StateRunning {
+			return wrongState(v, "fork")
+		}
+		var err error
+		out, err = m.fork(ctx, v, p)
+		return err
+	})
+	return out, err
+}
+
+func (m *Manager) fork(ctx context.Context, source VM, p ForkParams) (ForkOutcome, error) {
+	children := m.children(source, p)
+	if err := m.insertAll(ctx, children); err != nil {
+		return ForkOutcome{}, err
+	}
+	order := Fork{VMID: source.ID, Identity: p.Identity}
+	for _, c := range children {
+		order.Children = append(order.Children, ForkChild{VMID: c.ID, Generation: c.Generation, Hostname: c.hostname()})
+	}
+	res, err := m.node.Fork(ctx, order)
+	if err != nil {
+		return ForkOutcome{}, errors.Join(fmt.Errorf("fork vm %s: %w", source.ID, err), m.dropAll(ctx, children))
+	}
+	return m.forked(ctx, children, res), nil
+}
+
+// forked records what became of each child.
+func (m *Manager) forked(ctx context.Context, children []VM, res ForkResult) ForkOutcome {
+	out := ForkOutcome{Pause: res.Pause, Children: make([]ForkedChild, len(children))}
+	for i, c := range children {
+		out.Children[i] = m.forkedChild(ctx, c.ID, res.CapturedAt, res.Children[i])
+	}
+	return out
+}
+
+func (m *Manager) forkedChild(ctx context.Context, id string, at time.Time, r ChildResult) ForkedChild {
+	if r.Err != nil {
+		return ForkedChild{Err: m.discard(ctx, id, r.Err)}
+	}
+	v, err := m.vms.UpdateVM(ctx, id, func(v *VM) error {
+		v.ForkedAt = at
+		return nil
+	})
+	if err == nil {
+		v, err = m.confirmed(ctx, id, r.Running)
+	}
+	return ForkedChild{VM: v, Err: err}
+}
+
+func (m *Manager) children(source VM, p ForkParams) []VM {
+	now := m.now()
+	children := make([]VM, p.Count)
+	for i := range children {
+		children[i] = VM{
+			ID: newVMID(), DisplayName: p.DisplayName, State: api.StateStarting,
+			Resources: source.Resources, Image: source.Image,
+			ParentID: source.ID, Ancestry: append([]string{source.ID}, source.Ancestry...),
+			Generation: 1, Metadata: maps.Clone(p.Metadata), CreatedAt: now, UpdatedAt: now,
+		}
+		if p.Metadata == nil {
+			children[i].Metadata = maps.Clone(source.Metadata)
+		}
+		if p.Slug != "" {
+			children[i].Slug = fmt.Sprintf("%s-%d", p.Slug, i+1)
+		}
+	}
+	return children
+}
+
+// insertAll records all children or none.
+func (m *Manager) insertAll(ctx context.Context, children []VM) error {
+	for i, c := range children {
+		if err := m.vms.InsertVM(ctx, c); err != nil {
+			return errors.Join(err, m.dropAll(ctx, children[:i]))
+		}
+	}
+	return nil
+}
+
+func (m *Manager) dropAll(ctx context.Context, children []VM) error {
+	var errs []error
+	for _, c := range children {
+		errs = append(errs, m.vms.DeleteVM(ctx, c.ID))
+	}
+	return errors.Join(errs...)
+}
