@@ -1,0 +1,191 @@
+// Package storetest is the suite that every store must pass. It uses the
+// repositories' interfaces alone, so it says what they promise.
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/snapshot"
+	"github.com/pandovm/pando/internal/store"
+	"github.com/pandovm/pando/internal/vm"
+)
+
+// Intents is what a store must offer for work under way.
+type Intents interface {
+	Begin(ctx context.Context, i store.Intent) error
+	Done(ctx context.Context, id string) error
+	Open(ctx context.Context) ([]store.Intent, error)
+}
+
+// Store is what the suite tests.
+type Store interface {
+	vm.Repository
+	snapshot.Repository
+}
+
+// Opener returns a store over the records in dir, which lives as long as the
+// test, and a function that closes it. The suite opens the same dir again to
+// see that records last.
+type Opener func(t *testing.T, dir string, now func() time.Time) (s Store, intents Intents, closeStore func())
+
+// Clock is a clock that moves only when told.
+type Clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+// NewClock returns a clock that stands at a fixed moment.
+func NewClock() *Clock {
+	return &Clock{t: time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)}
+}
+
+// Now returns the clock's time.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+// Advance moves the clock.
+func (c *Clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
+
+// bench is a fresh store with its clock.
+type bench struct {
+	Store
+	intents Intents
+	clock   *Clock
+}
+
+// Run runs the suite.
+func Run(t *testing.T, open Opener) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, *bench){
+		"VM/round trip":              vmRoundTrip,
+		"VM/zero times are set":      vmTimes,
+		"VM/find":                    vmFind,
+		"VM/slug is unique":          vmSlug,
+		"VM/update":                  vmUpdate,
+		"VM/failed update":           vmFailedUpdate,
+		"VM/concurrent updates":      vmConcurrentUpdates,
+		"VM/delete":                  vmDelete,
+		"VM/list order and pages":    vmPages,
+		"VM/list filters":            vmFilters,
+		"VM/list counts":             vmCounts,
+		"VM/list equals a model":     vmModel,
+		"VM/values are the caller's": vmAliasing,
+		"VM/cancelled":               vmCancelled,
+		"Snapshot/round trip":        snapshotRoundTrip,
+		"Snapshot/find":              snapshotFind,
+		"Snapshot/slug is unique":    snapshotSlug,
+		"Snapshot/update":            snapshotUpdate,
+		"Snapshot/delete":            snapshotDelete,
+		"Snapshot/list":              snapshotList,
+		"Intents/life":               intentLife,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := NewClock()
+			s, intents, done := open(t, t.TempDir(), clock.Now)
+			defer done()
+			test(t, &bench{s, intents, clock})
+		})
+	}
+	t.Run("records last", func(t *testing.T) {
+		t.Parallel()
+		reopen(t, open)
+	})
+}
+
+func reopen(t *testing.T, open Opener) {
+	t.Helper()
+	dir, clock := t.TempDir(), NewClock()
+	s, intents, done := open(t, dir, clock.Now)
+	v, r := fullVM("vm-1"), fullSnapshot("sh-1")
+	must(t, s.InsertVM(t.Context(), v))
+	must(t, s.InsertSnapshot(t.Context(), r))
+	must(t, intents.Begin(t.Context(), store.Intent{ID: "in-1", Kind: "fork", VMID: "vm-1"}))
+	done()
+
+	s, intents, done = open(t, dir, clock.Now)
+	defer done()
+	equal(t, value(s.FindVM(t.Context(), "vm-1"))(t), v)
+	equal(t, value(s.FindSnapshot(t.Context(), "sh-1"))(t), r)
+	if open := value(intents.Open(t.Context()))(t); len(open) != 1 {
+		t.Errorf("open intents after reopening: %v, want one", open)
+	}
+}
+
+func intentLife(t *testing.T, b *bench) {
+	ctx := t.Context()
+	if open := value(b.intents.Open(ctx))(t); len(open) != 0 {
+		t.Errorf("a new store has intents: %v", open)
+	}
+	first := store.Intent{ID: "in-b", Kind: "fork", VMID: "vm-1", Detail: json.RawMessage(`{"children":["vm-2"]}`), CreatedAt: b.clock.Now()}
+	must(t, b.intents.Begin(ctx, first))
+	b.clock.Advance(time.Second)
+	must(t, b.intents.Begin(ctx, store.Intent{ID: "in-a", Kind: "delete", VMID: "vm-1"}))
+	second := store.Intent{ID: "in-a", Kind: "delete", VMID: "vm-1", Detail: json.RawMessage(`{}`), CreatedAt: b.clock.Now()}
+	equal(t, value(b.intents.Open(ctx))(t), []store.Intent{first, second})
+
+	if err := b.intents.Begin(ctx, first); err == nil {
+		t.Error("an intent was begun twice under one id")
+	}
+	if err := b.intents.Begin(ctx, store.Intent{ID: "in-c", Kind: "fork", Detail: json.RawMessage(`{`)}); err == nil {
+		t.Error("an intent with broken detail was begun")
+	}
+	must(t, b.intents.Done(ctx, "in-b"))
+	must(t, b.intents.Done(ctx, "in-b"))
+	equal(t, value(b.intents.Open(ctx))(t), []store.Intent{second})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// value makes a pair of value and error one value, or fails the test.
+func value[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
+}
+
+// equal compares records; a nil list or map equals an empty one.
+func equal[T any](t *testing.T, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func wantFault(t *testing.T, err error, code api.Code, reason api.Reason) *fault.Error {
+	t.Helper()
+	f := fault.As(err)
+	if f == nil || f.Code != code || f.Reason != reason {
+		t.Fatalf("got %v, want a fault %s %s", err, code, reason)
+	}
+	return f
+}
+
+func number(prefix string, i int) string { return fmt.Sprintf("%s-%03d", prefix, i) }
+
+var errRefused = errors.New("refused")

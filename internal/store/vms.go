@@ -1,0 +1,215 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/vm"
+)
+
+const vmColumns = `id, slug, display_name, state, state_reason, cpu, memory_mib, storage_mib,
+	snapshot_id, snapshot_slug, image, parent_id, ancestry, forked_at, generation, run_time, running_since,
+	metadata, agent_version, created_at, updated_at`
+
+// InsertVM adds a VM; a taken slug is fault CONFLICT with reason slug_taken.
+// Zero times become the present moment.
+func (s *Store) InsertVM(ctx context.Context, v vm.VM) error {
+	if v.CreatedAt.IsZero() {
+		v.CreatedAt = s.now()
+	}
+	if v.UpdatedAt.IsZero() {
+		v.UpdatedAt = v.CreatedAt
+	}
+	err := inTx(ctx, s.write, func(tx *sql.Tx) error {
+		if err := slugFree(ctx, tx, "vms", "vm", v.Slug, v.ID); err != nil {
+			return err
+		}
+		values, err := vmValues(&v)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO vms `+insertion(vmColumns+", search"), values...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("insert vm %s: %w", v.ID, err)
+	}
+	return nil
+}
+
+// UpdateVM applies change to the record in one transaction and returns the
+// result with a new updated-at time. An error or panic in change leaves the
+// record as it was. The id and the creation time cannot change. Other writers
+// wait while change runs, so it must neither wait nor write to the store.
+func (s *Store) UpdateVM(ctx context.Context, id string, change func(*vm.VM) error) (vm.VM, error) {
+	var v vm.VM
+	err := inTx(ctx, s.write, func(tx *sql.Tx) error {
+		var err error
+		if v, err = scanVM(tx.QueryRowContext(ctx, `SELECT `+vmColumns+` FROM vms WHERE id = ?`, id)); err != nil {
+			return err
+		}
+		created := v.CreatedAt
+		if err := change(&v); err != nil {
+			return err
+		}
+		v.ID, v.CreatedAt, v.UpdatedAt = id, created, s.now()
+		v, err = rewriteVM(ctx, tx, &v)
+		return err
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return vm.VM{}, fault.NotFound("vm", id)
+	}
+	if err != nil {
+		return vm.VM{}, fmt.Errorf("update vm %s: %w", id, err)
+	}
+	return v, nil
+}
+
+// rewriteVM stores the record and returns it as a later read would.
+func rewriteVM(ctx context.Context, tx *sql.Tx, v *vm.VM) (vm.VM, error) {
+	if err := slugFree(ctx, tx, "vms", "vm", v.Slug, v.ID); err != nil {
+		return vm.VM{}, err
+	}
+	values, err := vmValues(v)
+	if err != nil {
+		return vm.VM{}, err
+	}
+	query := `UPDATE vms SET ` + assignments(vmColumns+", search") + ` WHERE id = ? RETURNING ` + vmColumns
+	return scanVM(tx.QueryRowContext(ctx, query, append(values, v.ID)...))
+}
+
+// FindVM looks a VM up by id or slug; fault NOT_FOUND if there is none. An id
+// wins over a slug of the same text.
+func (s *Store) FindVM(ctx context.Context, ref string) (vm.VM, error) {
+	v, err := scanVM(s.read.QueryRowContext(ctx,
+		`SELECT `+vmColumns+` FROM vms WHERE id = ?1 OR slug = ?1 ORDER BY id = ?1 DESC LIMIT 1`, ref))
+	if errors.Is(err, sql.ErrNoRows) {
+		return vm.VM{}, fault.NotFound("vm", ref)
+	}
+	if err != nil {
+		return vm.VM{}, fmt.Errorf("find vm: %w", err)
+	}
+	return v, nil
+}
+
+// ListVMs returns the page asked for, newest first, and the number of VMs per
+// state that match the filter without its State, Limit and Offset. Page and
+// counts are of one moment. SnapshotID in the filter may be an id or a slug.
+func (s *Store) ListVMs(ctx context.Context, f vm.Filter) ([]vm.VM, map[api.State]int, error) {
+	var list []vm.VM
+	var counts map[api.State]int
+	w := vmWhere(f)
+	err := inTx(ctx, s.read, func(tx *sql.Tx) error {
+		var err error
+		if counts, err = countVMs(ctx, tx, w); err != nil {
+			return err
+		}
+		if f.State != "" {
+			w.add("state = ?", f.State)
+		}
+		tail, args := w.page(f.Limit, f.Offset)
+		list, err = selectVMs(ctx, tx, tail, args)
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list vms: %w", err)
+	}
+	return list, counts, nil
+}
+
+// DeleteVM removes the record and frees its slug. A record that is not there
+// is no error.
+func (s *Store) DeleteVM(ctx context.Context, id string) error {
+	return s.remove(ctx, "vms", id)
+}
+
+func vmWhere(f vm.Filter) *where {
+	w := &where{}
+	if f.Slug != "" {
+		w.add("slug = ?", f.Slug)
+	}
+	if f.SnapshotID != "" {
+		w.add("(snapshot_id = ? OR snapshot_id IN (SELECT id FROM snapshots WHERE slug = ?))", f.SnapshotID, f.SnapshotID)
+	}
+	w.search(f.Search)
+	for _, key := range slices.Sorted(maps.Keys(f.Metadata)) {
+		w.add("EXISTS (SELECT 1 FROM json_each(metadata) AS m WHERE m.key = ? AND m.value = ?)", key, f.Metadata[key])
+	}
+	return w
+}
+
+func countVMs(ctx context.Context, tx *sql.Tx, w *where) (map[api.State]int, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT state, count(*) FROM vms`+w.sql()+` GROUP BY state`, w.args...)
+	if err != nil {
+		return nil, fmt.Errorf("count: %w", err)
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err says what went wrong.
+	counts := map[api.State]int{}
+	for rows.Next() {
+		var state api.State
+		var n int
+		if err := rows.Scan(&state, &n); err != nil {
+			return nil, fmt.Errorf("count: %w", err)
+		}
+		counts[state] = n
+	}
+	return counts, rows.Err()
+}
+
+func selectVMs(ctx context.Context, tx *sql.Tx, tail string, args []any) ([]vm.VM, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT `+vmColumns+` FROM vms`+tail, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err says what went wrong.
+	var list []vm.VM
+	for rows.Next() {
+		v, err := scanVM(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, rows.Err()
+}
+
+// row is what *sql.Row and *sql.Rows have in common.
+type row interface{ Scan(dest ...any) error }
+
+func scanVM(r row) (vm.VM, error) {
+	var v vm.VM
+	var slug sql.NullString
+	err := r.Scan(&v.ID, &slug, &v.DisplayName, &v.State, &v.StateReason,
+		&v.Resources.CPU, &v.Resources.Memory, &v.Resources.Storage,
+		&v.SnapshotID, &v.SnapshotSlug, &v.Image, &v.ParentID, document{&v.Ancestry}, instant{&v.ForkedAt},
+		&v.Generation, &v.RunTime, instant{&v.RunningSince},
+		document{&v.Metadata}, &v.AgentVersion, instant{&v.CreatedAt}, instant{&v.UpdatedAt})
+	v.Slug = slug.String
+	return v, err
+}
+
+// vmValues is the record in the order of vmColumns and the search text.
+func vmValues(v *vm.VM) ([]any, error) {
+	ancestry, err := listText(v.Ancestry)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := mapText(v.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	return []any{
+		v.ID, orNull(v.Slug), v.DisplayName, v.State, v.StateReason,
+		v.Resources.CPU, v.Resources.Memory, v.Resources.Storage,
+		v.SnapshotID, v.SnapshotSlug, v.Image, v.ParentID, ancestry, instant{&v.ForkedAt}.value(),
+		v.Generation, int64(v.RunTime), instant{&v.RunningSince}.value(),
+		metadata, v.AgentVersion, instant{&v.CreatedAt}.value(), instant{&v.UpdatedAt}.value(),
+		searchText(v.ID, v.Slug, v.DisplayName, v.Image),
+	}, nil
+}
