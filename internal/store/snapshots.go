@@ -41,8 +41,8 @@ func (s *Store) InsertSnapshot(ctx context.Context, r snapshot.Snapshot) error {
 
 // UpdateSnapshot applies change in one transaction and returns the result with
 // a new updated-at time. An error or panic in change leaves the record as it
-// was. The id and the creation time cannot change. Other writers wait while
-// change runs, so it must neither wait nor write to the store.
+// was. The id cannot change. Other writers wait while change
+// runs, so it must neither wait nor write to the store.
 func (s *Store) UpdateSnapshot(
 	ctx context.Context, id string, change func(*snapshot.Snapshot) error,
 ) (snapshot.Snapshot, error) {
@@ -53,11 +53,10 @@ func (s *Store) UpdateSnapshot(
 		if err != nil {
 			return err
 		}
-		created := r.CreatedAt
 		if err := change(&r); err != nil {
 			return err
 		}
-		r.ID, r.CreatedAt, r.UpdatedAt = id, created, s.now()
+		r.ID, r.UpdatedAt = id, s.now()
 		r, err = rewriteSnapshot(ctx, tx, &r)
 		return err
 	})

@@ -32,6 +32,7 @@ type Store struct {
 
 var (
 	_ vm.Repository       = (*Store)(nil)
+	_ vm.Journal          = (*Store)(nil)
 	_ snapshot.Repository = (*Store)(nil)
 )
 

@@ -22,10 +22,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T, dir string, now func() time.Time) (storetest.Store, storetest.Intents, func()) {
+	storetest.Run(t, func(t *testing.T, dir string, now func() time.Time) (storetest.Store, func()) {
 		t.Helper()
 		s := open(t, filepath.Join(dir, "pando.db"), now)
-		return s, s.Intents(), func() {
+		return s, func() {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}

@@ -45,8 +45,7 @@ func (s *Store) InsertVM(ctx context.Context, v vm.VM) error {
 
 // UpdateVM applies change to the record in one transaction and returns the
 // result with a new updated-at time. An error or panic in change leaves the
-// record as it was. The id and the creation time cannot change. Other writers
-// wait while change runs, so it must neither wait nor write to the store.
+// record as it was. The id cannot change. Other writers wait while change runs, so it must neither wait nor write to the store.
 func (s *Store) UpdateVM(ctx context.Context, id string, change func(*vm.VM) error) (vm.VM, error) {
 	var v vm.VM
 	err := inTx(ctx, s.write, func(tx *sql.Tx) error {
@@ -54,11 +53,10 @@ func (s *Store) UpdateVM(ctx context.Context, id string, change func(*vm.VM) err
 		if v, err = scanVM(tx.QueryRowContext(ctx, `SELECT `+vmColumns+` FROM vms WHERE id = ?`, id)); err != nil {
 			return err
 		}
-		created := v.CreatedAt
 		if err := change(&v); err != nil {
 			return err
 		}
-		v.ID, v.CreatedAt, v.UpdatedAt = id, created, s.now()
+		v.ID, v.UpdatedAt = id, s.now()
 		v, err = rewriteVM(ctx, tx, &v)
 		return err
 	})

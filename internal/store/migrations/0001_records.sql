@@ -57,6 +57,5 @@ CREATE TABLE intents (
   id         TEXT NOT NULL UNIQUE,
   kind       TEXT NOT NULL,
   vm_id      TEXT NOT NULL,
-  detail     TEXT NOT NULL CHECK (json_valid(detail)),
   created_at INTEGER NOT NULL
 ) STRICT;

@@ -67,9 +67,10 @@ func snapshotUpdate(t *testing.T, b *bench) {
 	must(t, b.InsertSnapshot(ctx, want))
 	b.clock.Advance(time.Hour)
 	want.Durable, want.LastUsedAt, want.UpdatedAt = true, b.clock.Now(), b.clock.Now()
+	want.CreatedAt = want.CreatedAt.Add(time.Millisecond)
 	got := value(b.UpdateSnapshot(ctx, "sh-1", func(r *snapshot.Snapshot) error {
 		r.Durable, r.LastUsedAt = true, b.clock.Now()
-		r.ID, r.CreatedAt = "other", time.Time{}
+		r.ID, r.CreatedAt = "other", want.CreatedAt
 		return nil
 	}))(t)
 	equal(t, got, want)

@@ -3,8 +3,6 @@
 package storetest
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -17,27 +15,20 @@ import (
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/snapshot"
-	"github.com/pandovm/pando/internal/store"
 	"github.com/pandovm/pando/internal/vm"
 )
-
-// Intents is what a store must offer for work under way.
-type Intents interface {
-	Begin(ctx context.Context, i store.Intent) error
-	Done(ctx context.Context, id string) error
-	Open(ctx context.Context) ([]store.Intent, error)
-}
 
 // Store is what the suite tests.
 type Store interface {
 	vm.Repository
+	vm.Journal
 	snapshot.Repository
 }
 
 // Opener returns a store over the records in dir, which lives as long as the
 // test, and a function that closes it. The suite opens the same dir again to
 // see that records last.
-type Opener func(t *testing.T, dir string, now func() time.Time) (s Store, intents Intents, closeStore func())
+type Opener func(t *testing.T, dir string, now func() time.Time) (s Store, closeStore func())
 
 // Clock is a clock that moves only when told.
 type Clock struct {
@@ -67,8 +58,7 @@ func (c *Clock) Advance(d time.Duration) {
 // bench is a fresh store with its clock.
 type bench struct {
 	Store
-	intents Intents
-	clock   *Clock
+	clock *Clock
 }
 
 // Run runs the suite.
@@ -100,9 +90,9 @@ func Run(t *testing.T, open Opener) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := NewClock()
-			s, intents, done := open(t, t.TempDir(), clock.Now)
+			s, done := open(t, t.TempDir(), clock.Now)
 			defer done()
-			test(t, &bench{s, intents, clock})
+			test(t, &bench{s, clock})
 		})
 	}
 	t.Run("records last", func(t *testing.T) {
@@ -114,43 +104,36 @@ func Run(t *testing.T, open Opener) {
 func reopen(t *testing.T, open Opener) {
 	t.Helper()
 	dir, clock := t.TempDir(), NewClock()
-	s, intents, done := open(t, dir, clock.Now)
+	s, done := open(t, dir, clock.Now)
 	v, r := fullVM("vm-1"), fullSnapshot("sh-1")
 	must(t, s.InsertVM(t.Context(), v))
 	must(t, s.InsertSnapshot(t.Context(), r))
-	must(t, intents.Begin(t.Context(), store.Intent{ID: "in-1", Kind: "fork", VMID: "vm-1"}))
+	must(t, s.BeginIntent(t.Context(), vm.Intent{ID: "in-1", Kind: vm.IntentDelete, VMID: "vm-1"}))
 	done()
 
-	s, intents, done = open(t, dir, clock.Now)
+	s, done = open(t, dir, clock.Now)
 	defer done()
 	equal(t, value(s.FindVM(t.Context(), "vm-1"))(t), v)
 	equal(t, value(s.FindSnapshot(t.Context(), "sh-1"))(t), r)
-	if open := value(intents.Open(t.Context()))(t); len(open) != 1 {
-		t.Errorf("open intents after reopening: %v, want one", open)
+	if intents := value(s.OpenIntents(t.Context()))(t); len(intents) != 1 {
+		t.Errorf("open intents after reopening: %v, want one", intents)
 	}
 }
 
 func intentLife(t *testing.T, b *bench) {
 	ctx := t.Context()
-	if open := value(b.intents.Open(ctx))(t); len(open) != 0 {
+	if open := value(b.OpenIntents(ctx))(t); len(open) != 0 {
 		t.Errorf("a new store has intents: %v", open)
 	}
-	first := store.Intent{ID: "in-b", Kind: "fork", VMID: "vm-1", Detail: json.RawMessage(`{"children":["vm-2"]}`), CreatedAt: b.clock.Now()}
-	must(t, b.intents.Begin(ctx, first))
-	b.clock.Advance(time.Second)
-	must(t, b.intents.Begin(ctx, store.Intent{ID: "in-a", Kind: "delete", VMID: "vm-1"}))
-	second := store.Intent{ID: "in-a", Kind: "delete", VMID: "vm-1", Detail: json.RawMessage(`{}`), CreatedAt: b.clock.Now()}
-	equal(t, value(b.intents.Open(ctx))(t), []store.Intent{first, second})
-
-	if err := b.intents.Begin(ctx, first); err == nil {
-		t.Error("an intent was begun twice under one id")
-	}
-	if err := b.intents.Begin(ctx, store.Intent{ID: "in-c", Kind: "fork", Detail: json.RawMessage(`{`)}); err == nil {
-		t.Error("an intent with broken detail was begun")
-	}
-	must(t, b.intents.Done(ctx, "in-b"))
-	must(t, b.intents.Done(ctx, "in-b"))
-	equal(t, value(b.intents.Open(ctx))(t), []store.Intent{second})
+	first := vm.Intent{ID: "in-b", Kind: vm.IntentDelete, VMID: "vm-1", CreatedAt: b.clock.Now().Add(time.Minute)}
+	second := vm.Intent{ID: "in-a", Kind: "other", VMID: "vm-2", CreatedAt: b.clock.Now()}
+	must(t, b.BeginIntent(ctx, first))
+	must(t, b.BeginIntent(ctx, vm.Intent{ID: second.ID, Kind: second.Kind, VMID: second.VMID}))
+	must(t, b.BeginIntent(ctx, vm.Intent{ID: first.ID, Kind: "changed"}))
+	equal(t, value(b.OpenIntents(ctx))(t), []vm.Intent{first, second})
+	must(t, b.EndIntent(ctx, first.ID))
+	must(t, b.EndIntent(ctx, first.ID))
+	equal(t, value(b.OpenIntents(ctx))(t), []vm.Intent{second})
 }
 
 func must(t *testing.T, err error) {
