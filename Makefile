@@ -1,0 +1,99 @@
+# Targets for people and for CI. "make help" lists them.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# The targets share one build cache and one set of VMs: one at a time.
+.NOTPARALLEL:
+
+GO       ?= go
+CC       ?= gcc
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+IMAGES   ?= pando/busybox pando/debian
+FUZZTIME ?= 30s
+
+COWRAM    := internal/memory/cowram.so
+AGENT     := internal/agentbin/files/pando-agent
+GOSOURCES  = $(shell find api cmd internal sdk -name '*.go' -not -name '*_test.go' 2>/dev/null)
+EMBEDDED   = $(shell find images internal/store/migrations -type f 2>/dev/null)
+LINT       = $(GO) tool -modfile=tools/go.mod golangci-lint
+
+##@ Use
+
+.PHONY: help
+help: ## Show this text
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: setup build ## Set up what is missing, then fork a live VM into three
+	@scripts/demo.sh
+
+.PHONY: bench
+bench: setup build images ## Measure create, fork, resume and memory; print p50 and p95
+	$(GO) test -count=1 -timeout 60m -run '^$$' -bench . ./test/bench/...
+
+##@ Build
+
+.PHONY: setup
+setup: ## Install the packages that are missing (apt)
+	@scripts/setup.sh
+
+.PHONY: build
+build: bin/pando bin/pando-agent ## Build bin/pando and bin/pando-agent
+
+.PHONY: images
+images: build ## Build the base images into the cache, once
+	bin/pando image build $(IMAGES)
+
+# Loaded into QEMU, so it may depend on nothing but the C library.
+$(COWRAM): internal/memory/cowram.c
+	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -Wl,-z,now -Wl,-z,relro -o $@ $< -ldl -lpthread
+
+bin/pando-agent: $(GOSOURCES) go.mod
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/pando-agent
+
+# A copy that keeps its time stamp: the embedded agent is rebuilt only when it changes.
+$(AGENT): bin/pando-agent
+	@cmp -s $< $@ && touch $@ || install -m 0755 $< $@
+
+bin/pando: $(COWRAM) $(AGENT) $(GOSOURCES) $(EMBEDDED) go.mod
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/pando
+
+.PHONY: clean
+clean: ## Remove what the build made (not the image cache)
+	rm -rf bin build $(COWRAM) $(AGENT)
+
+##@ Test
+
+.PHONY: test
+test: setup build images race vm-test ## Everything: set up, build, unit tests with the race detector, tests with real VMs
+
+.PHONY: race
+race: $(COWRAM) $(AGENT) ## Unit tests with the race detector
+	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v '^github.com/pandovm/pando/test/')
+
+.PHONY: vm-test
+vm-test: build images ## Tests with real VMs
+	$(GO) test -count=1 -timeout 30m ./test/e2e/...
+
+.PHONY: fuzz
+fuzz: $(COWRAM) $(AGENT) ## Fuzz every parser of outside bytes for FUZZTIME each
+	@for pkg in $$(grep -rlE '^func Fuzz' --include='*_test.go' api internal sdk | xargs -n1 dirname | sort -u); do \
+		for name in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]*' $$pkg/*_test.go | cut -d' ' -f2); do \
+			echo "== $$pkg $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) ./$$pkg; \
+		done; \
+	done
+
+##@ Check
+
+.PHONY: lint
+lint: $(COWRAM) $(AGENT) ## golangci-lint, import rules, shellcheck (the first run compiles the linter: minutes)
+	$(LINT) config verify
+	$(LINT) run
+	$(GO) test -count=1 ./internal/archtest
+	find scripts .ci images -type f \( -name '*.sh' -o -path .ci/run \) -print0 | xargs -0 -r shellcheck
+
+.PHONY: fmt
+fmt: ## Format the sources (gofumpt, gci)
+	$(LINT) fmt

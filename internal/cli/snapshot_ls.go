@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pandovm/pando/api"
+	pando "github.com/pandovm/pando/sdk"
+)
+
+func (a *app) snapshotLs() *cobra.Command {
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List snapshots",
+		Args:    wantArgs(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.runSnapshotList(cmd.Context(), quiet)
+		},
+	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	return cmd
+}
+
+func (a *app) runSnapshotList(ctx context.Context, quiet bool) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	list, err := c.Snapshots.List(ctx, pando.SnapshotFilter{})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(list)
+	}
+	if quiet {
+		for _, s := range list.Snapshots {
+			if err := a.print("%s", s.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return a.printSnapshots(list.Snapshots)
+}
+
+func (a *app) printSnapshots(snapshots []api.Snapshot) error {
+	t := newTable(1, "ID", "SLUG", "SOURCE", "IMAGE", "SIZE", "ON DISK", "AGE")
+	for _, s := range snapshots {
+		source := text(s.SourceVMSlug)
+		if source == "" {
+			source = text(s.SourceVMID)
+		}
+		durable := "yes"
+		if !s.Durable {
+			durable = "not yet"
+		}
+		t.add(s.ID, text(s.Slug), source, text(s.Image), bytesText(s.Bytes), durable, a.age(s.CreatedAt))
+	}
+	return a.printTable(t)
+}
