@@ -1,0 +1,84 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/guest"
+	"github.com/pandovm/pando/internal/link"
+	"github.com/pandovm/pando/internal/vm"
+)
+
+// token returns what opens the next epoch with the agent in the VM's memory.
+func (m *machine) token() [16]byte {
+	if len(m.rec.Token) != 16 {
+		return link.FreshToken()
+	}
+	return [16]byte(m.rec.Token)
+}
+
+// handshake opens an epoch: the agent sets clock, entropy and identity and
+// confirms. Without the confirmation there is no VM to hand out. The caller
+// holds m.mu.
+func (n *Node) handshake(ctx context.Context, m *machine, l *live, identity *link.Identity, patience time.Duration) (vm.Running, error) {
+	l.linkMu.Lock()
+	defer l.linkMu.Unlock()
+	ctx, cancel := l.whileAlive(ctx, patience)
+	defer cancel()
+	e, err := n.nextEpoch(m, identity)
+	if err != nil {
+		return vm.Running{}, err
+	}
+	k, c, err := guest.Dial(ctx, n.qemuMachine(m, false).AgentSocket(), m.token(), e)
+	if err != nil {
+		return vm.Running{}, unconfirmed(m.id, ctx, err)
+	}
+	m.rec.Token = e.NextToken[:]
+	m.rec.Guest = Guest{AgentVersion: c.AgentVersion, Kernel: c.KernelRelease}
+	if old := l.link.Swap(k); old != nil {
+		_ = old.Close() // the epoch that ended with it is over either way
+	}
+	return vm.Running{AgentVersion: c.AgentVersion}, nil
+}
+
+func unconfirmed(id string, ctx context.Context, err error) error {
+	return (&fault.Error{
+		Code: api.CodeVMNonResponsive, Reason: api.ReasonEpochUnconfirmed,
+		Message: fmt.Sprintf("the guest of vm %s did not confirm that its clock, entropy and identity are set", id),
+		Remedy:  "look at its console: pando vm get " + id + "; a damaged guest can be deleted and made anew from a snapshot",
+	}).With(errors.Join(err, context.Cause(ctx)))
+}
+
+// nextEpoch fills in what the guest needs. Clock and token are set by the link.
+func (n *Node) nextEpoch(m *machine, identity *link.Identity) (link.Epoch, error) {
+	m.rec.Epoch++
+	e := link.Epoch{
+		Number: m.rec.Epoch, VMID: m.id, Time: n.cfg.Now().UnixNano(),
+		Entropy: make([]byte, 64), Identity: identity,
+	}
+	for _, b := range [][]byte{e.Entropy, e.ReplyNonce[:], e.NextToken[:]} {
+		if _, err := rand.Read(b); err != nil {
+			return e, fmt.Errorf("read random bytes: %w", err)
+		}
+	}
+	return e, nil
+}
+
+// whileAlive returns a context that ends with the process or after patience.
+func (l *live) whileAlive(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancelCause := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-l.gone:
+			cancelCause(errors.New("qemu ended"))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancelCause(nil); cancel() }
+}

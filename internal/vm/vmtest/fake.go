@@ -1,0 +1,298 @@
+package vmtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/vm"
+)
+
+// volatileDir is the folder whose files a guest loses when it stops.
+const volatileDir = "/dev/shm/"
+
+// Fake is a node without a host. It is safe for concurrent use.
+type Fake struct {
+	mu        sync.Mutex
+	guests    map[string]*fakeGuest
+	snapshots map[string]map[string]string
+	sightings chan vm.Sighting
+	// fail makes the next call with that name fail.
+	fail map[string]error
+}
+
+type fakeGuest struct {
+	presence   vm.Presence
+	generation int64
+	files      map[string]string
+}
+
+var _ vm.Node = (*Fake)(nil)
+
+// NewFake returns a node that holds one snapshot with no files in it.
+func NewFake(snapshotID string) *Fake {
+	return &Fake{
+		guests: map[string]*fakeGuest{}, snapshots: map[string]map[string]string{snapshotID: {}},
+		sightings: make(chan vm.Sighting, 16), fail: map[string]error{},
+	}
+}
+
+// FailNext makes the next call of the method with that name return err.
+func (f *Fake) FailNext(method string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail[method] = err
+}
+
+// Crash ends a VM as if its process had been killed.
+func (f *Fake) Crash(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	g := f.guests[id]
+	g.stop()
+	f.sightings <- vm.Sighting{VMID: id, Generation: g.generation, Presence: vm.PresenceStopped, Reason: "qemu was killed (signal 9)"}
+}
+
+// enter takes the lock and returns the failure that is due, if any.
+func (f *Fake) enter(method string) error {
+	f.mu.Lock()
+	err := f.fail[method]
+	delete(f.fail, method)
+	return err
+}
+
+func (g *fakeGuest) stop() {
+	g.presence = vm.PresenceStopped
+	maps.DeleteFunc(g.files, func(path, _ string) bool { return strings.HasPrefix(path, volatileDir) })
+}
+
+// guest returns a VM that is present as wanted. The caller holds mu.
+func (f *Fake) guest(id string, want ...vm.Presence) (*fakeGuest, error) {
+	g := f.guests[id]
+	if g == nil {
+		return nil, fault.NotFound("vm", id)
+	}
+	for _, p := range want {
+		if g.presence == p {
+			return g, nil
+		}
+	}
+	return nil, fault.Conflict(api.ReasonWrongState, "vm %s is %s", id, g.presence)
+}
+
+// Restore implements vm.Node.
+func (f *Fake) Restore(_ context.Context, o vm.Restore) (vm.Running, error) {
+	err := f.enter("Restore")
+	defer f.mu.Unlock()
+	files, ok := f.snapshots[o.SnapshotID]
+	if err == nil && !ok {
+		err = fault.NotFound("snapshot", o.SnapshotID)
+	}
+	if err != nil {
+		return vm.Running{}, err
+	}
+	f.guests[o.VMID] = &fakeGuest{vm.PresenceRunning, o.Generation, maps.Clone(files)}
+	return fakeRunning(), nil
+}
+
+func fakeRunning() vm.Running { return vm.Running{AgentVersion: "fake"} }
+
+// Resume implements vm.Node.
+func (f *Fake) Resume(_ context.Context, id string, generation int64) (vm.Running, error) {
+	return f.run("Resume", id, generation, vm.PresencePaused)
+}
+
+// Boot implements vm.Node.
+func (f *Fake) Boot(_ context.Context, id string, generation int64) (vm.Running, error) {
+	return f.run("Boot", id, generation, vm.PresenceStopped)
+}
+
+func (f *Fake) run(method, id string, generation int64, from vm.Presence) (vm.Running, error) {
+	err := f.enter(method)
+	defer f.mu.Unlock()
+	if err != nil {
+		return vm.Running{}, err
+	}
+	g, err := f.guest(id, from)
+	if err != nil {
+		return vm.Running{}, err
+	}
+	g.presence, g.generation = vm.PresenceRunning, generation
+	return fakeRunning(), nil
+}
+
+// Pause implements vm.Node.
+func (f *Fake) Pause(_ context.Context, id string) error {
+	err := f.enter("Pause")
+	defer f.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	g, err := f.guest(id, vm.PresenceRunning)
+	if err == nil {
+		g.presence = vm.PresencePaused
+	}
+	return err
+}
+
+// Stop implements vm.Node.
+func (f *Fake) Stop(_ context.Context, id string, _ time.Duration) error {
+	err := f.enter("Stop")
+	defer f.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	g, err := f.guest(id, vm.PresenceRunning, vm.PresencePaused, vm.PresenceStopped)
+	if err == nil {
+		g.stop()
+	}
+	return err
+}
+
+// Snapshot implements vm.Node.
+func (f *Fake) Snapshot(_ context.Context, id, snapshotID string) (vm.Captured, error) {
+	err := f.enter("Snapshot")
+	defer f.mu.Unlock()
+	if err != nil {
+		return vm.Captured{}, err
+	}
+	g, err := f.guest(id, vm.PresenceRunning, vm.PresencePaused)
+	if err != nil {
+		return vm.Captured{}, err
+	}
+	f.snapshots[snapshotID] = maps.Clone(g.files)
+	return vm.Captured{At: time.Now()}, nil
+}
+
+// Fork implements vm.Node. FailNext("Child", …) fails the first child alone.
+func (f *Fake) Fork(_ context.Context, o vm.Fork) (vm.ForkResult, error) {
+	err := f.enter("Fork")
+	defer f.mu.Unlock()
+	if err != nil {
+		return vm.ForkResult{}, err
+	}
+	g, err := f.guest(o.VMID, vm.PresenceRunning)
+	if err != nil {
+		return vm.ForkResult{}, err
+	}
+	res := vm.ForkResult{CapturedAt: time.Now(), Children: make([]vm.ChildResult, len(o.Children))}
+	for i, c := range o.Children {
+		if err := f.fail["Child"]; err != nil {
+			delete(f.fail, "Child")
+			res.Children[i].Err = err
+			continue
+		}
+		f.guests[c.VMID] = &fakeGuest{vm.PresenceRunning, c.Generation, maps.Clone(g.files)}
+		res.Children[i].Running = fakeRunning()
+	}
+	return res, nil
+}
+
+// Exec implements vm.Node. A guest understands "printf %s VALUE > PATH",
+// "cat PATH" and "exit N".
+func (f *Fake) Exec(_ context.Context, id string, e vm.Exec) (vm.ExecResult, error) {
+	err := f.enter("Exec")
+	defer f.mu.Unlock()
+	if err != nil {
+		return vm.ExecResult{}, err
+	}
+	g, err := f.guest(id, vm.PresenceRunning)
+	if err != nil {
+		return vm.ExecResult{}, err
+	}
+	return g.interpret(e.Command), nil
+}
+
+func (g *fakeGuest) interpret(command string) vm.ExecResult {
+	if w := regexp.MustCompile(`^printf %s (\S+) > (\S+)$`).FindStringSubmatch(command); w != nil {
+		g.files[w[2]] = w[1]
+		return exited(0, "")
+	}
+	if c := regexp.MustCompile(`^cat (\S+)$`).FindStringSubmatch(command); c != nil {
+		if text, ok := g.files[c[1]]; ok {
+			return exited(0, text)
+		}
+		return exited(1, "")
+	}
+	if x := regexp.MustCompile(`^exit (\d+)$`).FindStringSubmatch(command); x != nil {
+		code, _ := strconv.Atoi(x[1])
+		return exited(code, "")
+	}
+	return exited(127, fmt.Sprintf("the fake guest does not know %q", command))
+}
+
+func exited(code int, stdout string) vm.ExecResult {
+	return vm.ExecResult{Stdout: []byte(stdout), StdoutBytes: int64(len(stdout)), ExitCode: &code}
+}
+
+// Delete implements vm.Node.
+func (f *Fake) Delete(_ context.Context, id string) error {
+	err := f.enter("Delete")
+	defer f.mu.Unlock()
+	if err == nil {
+		delete(f.guests, id)
+	}
+	return err
+}
+
+// AwaitDurable implements vm.Node.
+func (f *Fake) AwaitDurable(_ context.Context, id string) error {
+	err := f.enter("AwaitDurable")
+	defer f.mu.Unlock()
+	if err == nil && f.snapshots[id] == nil {
+		err = fault.NotFound("snapshot", id)
+	}
+	return err
+}
+
+// DeleteSnapshot implements vm.Node.
+func (f *Fake) DeleteSnapshot(_ context.Context, id string) error {
+	err := f.enter("DeleteSnapshot")
+	defer f.mu.Unlock()
+	if err == nil {
+		delete(f.snapshots, id)
+	}
+	return err
+}
+
+// Presence implements vm.Node.
+func (f *Fake) Presence(_ context.Context, id string) (vm.Presence, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if g := f.guests[id]; g != nil {
+		return g.presence, nil
+	}
+	return vm.PresenceAbsent, nil
+}
+
+// VMs implements vm.Node.
+func (f *Fake) VMs(context.Context) ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var ids []string
+	for id := range f.guests {
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// Snapshots implements vm.Node.
+func (f *Fake) Snapshots(context.Context) ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var ids []string
+	for id := range f.snapshots {
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// Sightings implements vm.Node.
+func (f *Fake) Sightings() <-chan vm.Sighting { return f.sightings }
