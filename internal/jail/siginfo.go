@@ -1,0 +1,36 @@
+package jail
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// childInfo is the kernel's siginfo_t as waitid fills it for a child on 64-bit
+// Linux; unix.Siginfo hides these fields.
+type childInfo struct {
+	signo, errno, code int32
+	_                  int32
+	pid                int32
+	uid                uint32
+	status             int32
+	_                  [100]byte
+}
+
+const (
+	codeExited = 1 // CLD_EXITED
+)
+
+func (c *childInfo) siginfo() *unix.Siginfo {
+	return (*unix.Siginfo)(unsafe.Pointer(c)) //nolint:gosec // same size and alignment; see TestChildInfoSize
+}
+
+func (c *childInfo) exit() Exit {
+	if c.pid == 0 { // nothing was reaped
+		return Exit{}
+	}
+	if c.code == codeExited {
+		return Exit{Known: true, Code: int(c.status)}
+	}
+	return Exit{Known: true, Signal: unix.Signal(c.status)}
+}

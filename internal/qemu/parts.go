@@ -1,0 +1,171 @@
+package qemu
+
+// part is one piece of the machine on the command line.
+type part interface{ args() []string }
+
+// identity names the process and its threads.
+type identity struct{ name string }
+
+func (p identity) args() []string {
+	return []string{"-name", option("").set("guest", p.name).on("debug-threads").String()}
+}
+
+// confinement takes away what QEMU does not need. spawn stays allowed because a
+// capture is a fork(2) inside QEMU; the memory library denies execve instead.
+type confinement struct{}
+
+func (confinement) args() []string {
+	sandbox := option("on").set("obsolete", "deny").set("elevateprivileges", "deny").set("resourcecontrol", "deny")
+	return []string{"-no-user-config", "-nodefaults", "-display", "none", "-vga", "none", "-sandbox", sandbox.String()}
+}
+
+// board is the mainboard. hpet and vmport cost emulation time and give a Linux
+// guest nothing.
+type board struct{ machineType string }
+
+func (p board) args() []string {
+	o := option(p.machineType).off("usb").off("vmport").off("hpet").on("acpi").
+		set("memory-backend", ramObject)
+	return []string{
+		"-machine", o.String(),
+		"-rtc", "base=utc",
+		// A reboot resets in place, a power-off ends the process with status 0,
+		// and a kernel panic ends it with status 1 after GUEST_PANICKED: a
+		// machine that cannot answer any more should not hold its memory.
+		"-action", option("").set("reboot", "reset").set("shutdown", "poweroff").set("panic", "exit-failure").String(),
+	}
+}
+
+type accelerator struct{ accel Accel }
+
+// translationMiB is address space for translated code, not memory: pages of it
+// are used as code is translated.
+const translationMiB = 256
+
+func (p accelerator) args() []string {
+	if p.accel == AccelKVM {
+		return []string{"-accel", "kvm"}
+	}
+	return []string{"-accel", option("tcg").set("thread", "multi").number("tb-size", translationMiB).String()}
+}
+
+type processors struct {
+	model string
+	count int
+}
+
+func (p processors) args() []string {
+	return []string{"-cpu", p.model, "-smp", option("").number("cpus", p.count).number("maxcpus", p.count).String()}
+}
+
+// memory is guest RAM, shared as far as QEMU knows: shared RAM stays out of the
+// saved state (migration capability x-ignore-shared).
+type memory struct {
+	mib  int
+	path string
+}
+
+func (p memory) args() []string {
+	backend := option("memory-backend-file").set("id", ramObject).set("size", memoryArg(p.mib)).
+		set("mem-path", p.path).on("share").off("prealloc").off("merge").off("dump")
+	return []string{"-m", memoryArg(p.mib), "-object", backend.String()}
+}
+
+type monitor struct{ socket string }
+
+func (p monitor) args() []string {
+	return []string{
+		"-chardev", socketServer("monitor", p.socket),
+		"-mon", option("").set("chardev", "monitor").set("mode", "control").String(),
+	}
+}
+
+func socketServer(id, path string) string {
+	return option("socket").set("id", id).set("path", path).on("server").off("wait").String()
+}
+
+type serial struct{ log string }
+
+func (p serial) args() []string {
+	return []string{
+		"-chardev", option("file").set("id", "serial").set("path", p.log).on("append").String(),
+		"-device", option("isa-serial").set("chardev", "serial").String(),
+	}
+}
+
+// agentPort is the one channel to the guest agent. Port 0 of a virtio-serial
+// device is reserved for a console, hence two ports for one channel.
+type agentPort struct{ socket string }
+
+func (p agentPort) args() []string {
+	return []string{
+		"-chardev", socketServer("agent", p.socket),
+		"-device", option("virtio-serial-pci").set("id", "serial0").number("max_ports", 2).String(),
+		"-device", option("virtserialport").set("bus", "serial0.0").number("nr", 1).
+			set("chardev", "agent").set("name", AgentPort).String(),
+	}
+}
+
+type entropy struct{}
+
+func (entropy) args() []string {
+	return []string{
+		"-object", option("rng-builtin").set("id", "rng0").String(),
+		"-device", option("virtio-rng-pci").set("rng", "rng0").String(),
+	}
+}
+
+// generationID tells a guest with a driver for it that it was restored: every
+// process draws a new one.
+type generationID struct{}
+
+func (generationID) args() []string {
+	return []string{"-device", option("vmgenid").set("guid", "auto").String()}
+}
+
+type panicNotifier struct{}
+
+func (panicNotifier) args() []string { return []string{"-device", "pvpanic"} }
+
+// disk is a qcow2 file on the VM's virtio disk. Guest flushes reach the host's
+// disk; discards free space in the overlay.
+type disk struct{ path string }
+
+func (p disk) args() []string {
+	file := option("").set("driver", "file").set("node-name", DiskNode+"-file").set("filename", p.path).
+		set("aio", "threads").set("discard", "unmap")
+	qcow2 := option("").set("driver", "qcow2").set("node-name", DiskNode).set("file", DiskNode+"-file").
+		set("discard", "unmap").set("detect-zeroes", "off")
+	return []string{
+		"-blockdev", file.String(),
+		"-blockdev", qcow2.String(),
+		"-device", option("virtio-blk-pci").set("id", DiskDevice).set("drive", DiskNode).String(),
+	}
+}
+
+type kernel struct{ image, initrd, cmdline string }
+
+func (p kernel) args() []string {
+	args := []string{"-kernel", p.image}
+	if p.initrd != "" {
+		args = append(args, "-initrd", p.initrd)
+	}
+	if p.cmdline != "" {
+		args = append(args, "-append", p.cmdline)
+	}
+	return args
+}
+
+// start says what the process does once it is up.
+type start struct{ incoming, paused bool }
+
+func (p start) args() []string {
+	switch {
+	case p.incoming:
+		return []string{"-incoming", "defer", "-S"}
+	case p.paused:
+		return []string{"-S"}
+	default:
+		return nil
+	}
+}
