@@ -1,0 +1,135 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Frozen is a copy of a QEMU process that stands still: its RAM is that of the
+// VM at the moment of the fork. It costs the VM a page copy per page it writes,
+// so it should be captured and closed soon. One Capture at a time.
+type Frozen struct {
+	Pid     int
+	Address uint64
+	Size    int64
+
+	control *Control
+	// process pins the identity of Pid: while it is alive the number means it.
+	process int
+	close   func() error
+}
+
+// Fork freezes a copy of QEMU. The vCPUs must be stopped, so that devices and
+// RAM are of one moment; the VM can go on as soon as Fork returns.
+func (c *Control) Fork(ctx context.Context) (*Frozen, error) {
+	r, err := c.ask(ctx, request{order: orderFreeze}, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("freeze memory: %w", err)
+	}
+	f, err := c.adopt(r)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("freeze memory: %w", err), c.thaw(r.pid))
+	}
+	return f, nil
+}
+
+// adopt proves that the process named by the library is QEMU's own child: the
+// daemon may read any process, and must not be sent to read another.
+func (c *Control) adopt(r reply) (*Frozen, error) {
+	if err := r.checkRange(); err != nil {
+		return nil, err
+	}
+	if r.pid == 0 || r.pid > 1<<22 {
+		return nil, fmt.Errorf("memory library: no process has the id %d", r.pid)
+	}
+	pid := int(r.pid)
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open frozen process: %w", err)
+	}
+	f := &Frozen{Pid: pid, Address: r.address, Size: int64(r.size), control: c, process: process}
+	f.close = sync.OnceValue(f.end)
+	parent, err := parentOf(pid)
+	if err == nil && parent != c.peer {
+		err = fmt.Errorf("process %d is a child of %d, not of QEMU (%d)", pid, parent, c.peer)
+	}
+	// Alive only now means: it was this process whose parent was read.
+	if err = errors.Join(err, f.alive()); err != nil {
+		return nil, errors.Join(err, unix.Close(process))
+	}
+	return f, nil
+}
+
+// Close ends the frozen process.
+func (f *Frozen) Close() error { return f.close() }
+
+func (f *Frozen) end() error {
+	err := f.control.thaw(uint64(f.Pid))
+	if errors.Is(err, ErrControlClosed) || errors.Is(err, unix.ESRCH) {
+		// The library ends the children of a lost connection itself.
+		err = nil
+	}
+	return errors.Join(err, unix.Close(f.process))
+}
+
+func (c *Control) thaw(pid uint64) error {
+	// The child has to go even if whoever wanted it has given up.
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	if _, err := c.ask(ctx, request{order: orderThaw, pid: pid}, nil, nil); err != nil {
+		return fmt.Errorf("end frozen process: %w", err)
+	}
+	return nil
+}
+
+// alive returns nil if the frozen process has not ended, so that its number
+// still means it.
+func (f *Frozen) alive() error {
+	poll := []unix.PollFd{{Fd: int32(f.process), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(poll, 0)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return fmt.Errorf("look at frozen process: %w", err)
+		case n != 0:
+			return fmt.Errorf("frozen process %d has ended", f.Pid)
+		}
+		return nil
+	}
+}
+
+// sacrifice makes the frozen process the first to go when memory runs out: a
+// failed capture is better than a killed VM.
+func (f *Frozen) sacrifice() {
+	// Best effort: the capture is right without it.
+	_ = os.WriteFile(procPath(f.Pid, "oom_score_adj"), []byte("1000"), 0)
+}
+
+func procPath(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
+
+// parentOf returns the parent of a process.
+func parentOf(pid int) (int, error) {
+	b, err := os.ReadFile(procPath(pid, "stat"))
+	if err != nil {
+		return 0, fmt.Errorf("read parent of process: %w", err)
+	}
+	// The name, in parentheses, may hold anything, more parentheses included.
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("read parent of process: /proc/%d/stat is too short", pid)
+	}
+	parent, err := strconv.Atoi(string(fields[1]))
+	if err != nil {
+		return 0, fmt.Errorf("read parent of process: %w", err)
+	}
+	return parent, nil
+}
