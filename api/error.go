@@ -13,6 +13,7 @@ const (
 	CodeForbidden          Code = "FORBIDDEN"
 	CodeNotFound           Code = "NOT_FOUND"
 	CodeRouteNotFound      Code = "ROUTE_NOT_FOUND"
+	CodeMethodNotAllowed   Code = "METHOD_NOT_ALLOWED"
 	CodeConflict           Code = "CONFLICT"
 	CodeVMNonResponsive    Code = "VM_NON_RESPONSIVE"
 	CodePayloadTooLarge    Code = "PAYLOAD_TOO_LARGE"

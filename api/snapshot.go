@@ -58,6 +58,11 @@ type Image struct {
 	Version string `json:"version"`
 }
 
+// ImageList is the catalogue of base images.
+type ImageList struct {
+	Images []Image `json:"images"`
+}
+
 // Status is the response of GET /status.
 type Status struct {
 	Status      string `json:"status"`

@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/snapshot"
+	"github.com/pandovm/pando/internal/vm"
+)
+
+// VMs are the use cases on VMs; ref is an id or a slug.
+type VMs interface {
+	Create(ctx context.Context, p vm.CreateParams) (vm.VM, error)
+	Get(ctx context.Context, ref string) (vm.VM, error)
+	List(ctx context.Context, f vm.Filter) ([]vm.VM, map[api.State]int, error)
+	Start(ctx context.Context, ref string) (vm.VM, error)
+	Pause(ctx context.Context, ref string) (vm.VM, error)
+	Stop(ctx context.Context, ref string) (vm.VM, error)
+	Delete(ctx context.Context, ref string) error
+	// Snapshot also returns how long the VM stood still.
+	Snapshot(ctx context.Context, ref string, p vm.SnapshotParams) (snapshot.Snapshot, time.Duration, error)
+	Fork(ctx context.Context, ref string, p vm.ForkParams) (vm.ForkOutcome, error)
+	Exec(ctx context.Context, ref string, p vm.ExecParams) (vm.ExecResult, error)
+}
+
+// Snapshots are the use cases on snapshots; ref is an id or a slug.
+type Snapshots interface {
+	Get(ctx context.Context, ref string) (snapshot.Snapshot, error)
+	List(ctx context.Context, f snapshot.Filter) ([]snapshot.Snapshot, int, error)
+	Delete(ctx context.Context, ref string) error
+}
+
+// Images is the catalogue of base images.
+type Images interface {
+	List(ctx context.Context) ([]api.Image, error)
+}
+
+// Config is what the handler needs; every field is required.
+type Config struct {
+	VMs       VMs
+	Snapshots Snapshots
+	Images    Images
+	// APIKey is the key that every route except /status and /openapi.json asks for.
+	APIKey string
+	// Status is the answer of GET /status.
+	Status api.Status
+	Now    func() time.Time
+	Log    *slog.Logger
+}
+
+type server struct {
+	vms       VMs
+	snapshots Snapshots
+	images    Images
+	keyDigest [sha256.Size]byte
+	status    api.Status
+	now       func() time.Time
+	log       *slog.Logger
+	mux       *http.ServeMux
+}
+
+// New returns the handler of the whole API. It refuses an empty key: a daemon
+// without one would obey everybody.
+func New(c Config) (http.Handler, error) {
+	if c.APIKey == "" {
+		return nil, errors.New("build http api: the api key is empty")
+	}
+	s := &server{
+		vms: c.VMs, snapshots: c.Snapshots, images: c.Images, status: c.Status,
+		keyDigest: sha256.Sum256([]byte(c.APIKey)), now: c.Now, log: c.Log, mux: http.NewServeMux(),
+	}
+	s.mount(s.routes())
+	return s, nil
+}
+
+// ServeHTTP answers one request. Whatever happens below, the client gets JSON
+// and the log gets one line.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e := s.newExchange(w, r)
+	r = r.WithContext(context.WithValue(r.Context(), idKey{}, e.id))
+	defer s.finish(e, r)
+	s.serve(e, r)
+}
