@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -53,15 +54,11 @@ func (l lab) machine(t testing.TB, name string) qemu.Machine {
 	}
 }
 
-// qcow2 makes an image and returns its path.
-func (l lab) qcow2(t testing.TB, name string, args ...string) string {
+// qcow2 makes an image of 64 MiB and returns its path.
+func (l lab) qcow2(t testing.TB, name string, options ...string) string {
 	t.Helper()
 	path := filepath.Join(l.dir, name)
-	args = append(append([]string{"create", "-q", "-f", "qcow2"}, args...), path)
-	if len(args) == 5 {
-		args = append(args, "64M")
-	}
-	run(t, "qemu-img", args...)
+	run(t, "qemu-img", slices.Concat([]string{"create", "-q", "-f", "qcow2"}, options, []string{path, "64M"})...)
 	return path
 }
 

@@ -21,6 +21,9 @@ const (
 	StatusGuestPanicked Status = "guest-panicked"
 	StatusShutdown      Status = "shutdown"
 	StatusIOError       Status = "io-error"
+
+	// statusFinishing ends by itself within a millisecond.
+	statusFinishing Status = "finish-migrate"
 )
 
 // Monitor gives orders to one running QEMU. Methods are safe for concurrent
@@ -72,8 +75,23 @@ func (m *Monitor) Close() error { return m.client.Close() }
 // the disk. A stopped machine stays stopped.
 func (m *Monitor) Stop(ctx context.Context) error { return m.client.Execute(ctx, "stop", nil, nil) }
 
-// Cont lets the virtual CPUs run.
-func (m *Monitor) Cont(ctx context.Context) error { return m.client.Execute(ctx, "cont", nil, nil) }
+// Cont lets the virtual CPUs run. QEMU reports a saved state as complete a moment
+// before it allows that; Cont waits for it. Elsewhere it is one command.
+func (m *Monitor) Cont(ctx context.Context) error {
+	settled := false
+	for {
+		err := m.client.Execute(ctx, "cont", nil, nil)
+		var refused *qmp.CommandError
+		if settled || !errors.As(err, &refused) {
+			return err
+		}
+		status, statusErr := m.Status(ctx)
+		if statusErr != nil || status != statusFinishing && status != StatusSaved {
+			return errors.Join(err, statusErr)
+		}
+		settled = status == StatusSaved // another refusal is not for being early
+	}
+}
 
 // SystemPowerdown presses the power button; the guest may ignore it.
 func (m *Monitor) SystemPowerdown(ctx context.Context) error {
