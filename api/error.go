@@ -7,19 +7,32 @@ type Code string
 // The codes of the /v5 API that apply to VMs and snapshots. Each has exactly
 // one HTTP status, set in internal/httpapi.
 const (
-	CodeBadRequest         Code = "BAD_REQUEST"
+	// CodeBadRequest: the request is malformed or a field has an unacceptable value.
+	CodeBadRequest Code = "BAD_REQUEST"
+	// CodeMissingCredentials: the request has no API key.
 	CodeMissingCredentials Code = "MISSING_CREDENTIALS"
-	CodeInvalidAPIKey      Code = "INVALID_API_KEY"
-	CodeForbidden          Code = "FORBIDDEN"
-	CodeNotFound           Code = "NOT_FOUND"
-	CodeRouteNotFound      Code = "ROUTE_NOT_FOUND"
-	CodeMethodNotAllowed   Code = "METHOD_NOT_ALLOWED"
-	CodeConflict           Code = "CONFLICT"
-	CodeVMNonResponsive    Code = "VM_NON_RESPONSIVE"
-	CodePayloadTooLarge    Code = "PAYLOAD_TOO_LARGE"
-	CodeLimitExceeded      Code = "LIMIT_EXCEEDED"
-	CodeUnavailable        Code = "UNAVAILABLE"
-	CodeInternal           Code = "INTERNAL_ERROR"
+	// CodeInvalidAPIKey: the API key is not one of the daemon's.
+	CodeInvalidAPIKey Code = "INVALID_API_KEY"
+	// CodeForbidden: the key is valid and does not allow this.
+	CodeForbidden Code = "FORBIDDEN"
+	// CodeNotFound: nothing has that id, slug or name.
+	CodeNotFound Code = "NOT_FOUND"
+	// CodeRouteNotFound: the API has no such path.
+	CodeRouteNotFound Code = "ROUTE_NOT_FOUND"
+	// CodeMethodNotAllowed: the path does not take that method.
+	CodeMethodNotAllowed Code = "METHOD_NOT_ALLOWED"
+	// CodeConflict: the request does not fit the present state of things.
+	CodeConflict Code = "CONFLICT"
+	// CodeVMNonResponsive: the guest stopped answering; what was asked of it may have happened.
+	CodeVMNonResponsive Code = "VM_NON_RESPONSIVE"
+	// CodePayloadTooLarge: the body is larger than the route takes.
+	CodePayloadTooLarge Code = "PAYLOAD_TOO_LARGE"
+	// CodeLimitExceeded: a limit of the account or the host is used up.
+	CodeLimitExceeded Code = "LIMIT_EXCEEDED"
+	// CodeUnavailable: the daemon cannot do this at the moment.
+	CodeUnavailable Code = "UNAVAILABLE"
+	// CodeInternal: a fault of the daemon, which logged it under the request id.
+	CodeInternal Code = "INTERNAL_ERROR"
 )
 
 // Reason refines a Code. It is Pando's own addition to the envelope: clients
@@ -28,17 +41,28 @@ type Reason string
 
 // The reasons that accompany a Code.
 const (
-	ReasonWrongState           Reason = "wrong_state"
-	ReasonSlugTaken            Reason = "slug_taken"
-	ReasonDiskFull             Reason = "disk_full"
-	ReasonNoMemory             Reason = "no_memory"
+	// ReasonWrongState: the VM's state does not allow this.
+	ReasonWrongState Reason = "wrong_state"
+	// ReasonSlugTaken: another VM or snapshot has the slug.
+	ReasonSlugTaken Reason = "slug_taken"
+	// ReasonDiskFull: the disk of the host has no room.
+	ReasonDiskFull Reason = "disk_full"
+	// ReasonNoMemory: the host has not enough memory.
+	ReasonNoMemory Reason = "no_memory"
+	// ReasonSnapshotIncompatible: the snapshot was made on a CPU, QEMU or kernel that this host does not have.
 	ReasonSnapshotIncompatible Reason = "snapshot_incompatible"
-	ReasonSnapshotCorrupt      Reason = "snapshot_corrupt"
-	ReasonSnapshotInUse        Reason = "snapshot_in_use"
-	ReasonEpochUnconfirmed     Reason = "epoch_unconfirmed"
-	ReasonVMCrashed            Reason = "vm_crashed"
-	ReasonImageNotBuilt        Reason = "image_not_built"
-	ReasonHostUnsupported      Reason = "host_unsupported"
+	// ReasonSnapshotCorrupt: a file of the snapshot is missing or damaged.
+	ReasonSnapshotCorrupt Reason = "snapshot_corrupt"
+	// ReasonSnapshotInUse: the snapshot cannot be deleted here.
+	ReasonSnapshotInUse Reason = "snapshot_in_use"
+	// ReasonEpochUnconfirmed: the guest did not confirm its clock, entropy and identity.
+	ReasonEpochUnconfirmed Reason = "epoch_unconfirmed"
+	// ReasonVMCrashed: the VM's process ended unexpectedly.
+	ReasonVMCrashed Reason = "vm_crashed"
+	// ReasonImageNotBuilt: the base image is not in the cache.
+	ReasonImageNotBuilt Reason = "image_not_built"
+	// ReasonHostUnsupported: the host cannot do this.
+	ReasonHostUnsupported Reason = "host_unsupported"
 )
 
 // Error is the error envelope of every non-2xx response.
@@ -53,7 +77,7 @@ type Error struct {
 	Field string `json:"field,omitempty"`
 	// Remedy says what the caller can do about it.
 	Remedy string `json:"remedy,omitempty"`
-	// Needed and Available are bytes, set when a resource ran out.
+	// Needed and Available are in bytes; set when a resource ran out.
 	Needed    int64 `json:"needed,omitempty"`
 	Available int64 `json:"available,omitempty"`
 	// RequestID is the id under which the daemon logged the request.

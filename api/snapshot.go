@@ -4,39 +4,51 @@ import "time"
 
 // Snapshot is a saved machine: memory, devices and disk of one moment.
 type Snapshot struct {
-	ID                  string    `json:"id"`
-	SourceVMID          *string   `json:"sourceVmId"`
-	SourceVMSlug        *string   `json:"sourceVmSlug"`
-	SourceVMDisplayName *string   `json:"sourceVmDisplayName"`
-	Slug                *string   `json:"slug"`
-	DisplayName         *string   `json:"displayName"`
-	Public              bool      `json:"public"`
-	Resources           Resources `json:"resources"`
+	// ID is "sh-" and a UUID.
+	ID string `json:"id"`
+	// SourceVMID is the VM that was saved; null for a base image.
+	SourceVMID *string `json:"sourceVmId"`
+	// SourceVMSlug and SourceVMDisplayName are what that VM was called then.
+	SourceVMSlug        *string `json:"sourceVmSlug"`
+	SourceVMDisplayName *string `json:"sourceVmDisplayName"`
+	// Slug is a name that is unique among snapshots; paths take it in place of the id.
+	Slug *string `json:"slug"`
+	// DisplayName is a label for people.
+	DisplayName *string `json:"displayName"`
+	// Public is true for base images.
+	Public    bool      `json:"public"`
+	Resources Resources `json:"resources"`
 	// Image is the base image at the root of the snapshot's ancestry.
 	Image *string `json:"image"`
 	// Durable is true once every file of the snapshot is checksummed and on disk.
 	Durable bool `json:"durable"`
 	// Bytes is what the capture itself wrote: the pages and blocks that no ancestor has.
-	Bytes      int64      `json:"bytes"`
+	Bytes int64 `json:"bytes"`
+	// LastUsedAt is when a VM was last created from it; null if never.
 	LastUsedAt *time.Time `json:"lastUsedAt"`
-	CreatedAt  time.Time  `json:"createdAt"`
-	UpdatedAt  time.Time  `json:"updatedAt"`
+	// CreatedAt is the moment of the capture, UpdatedAt that of the record's last change.
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
 }
 
 // SnapshotList is the response to a list of snapshots.
 type SnapshotList struct {
-	Snapshots  []Snapshot `json:"snapshots"`
-	TotalCount int        `json:"totalCount"`
+	Snapshots []Snapshot `json:"snapshots"`
+	// TotalCount is the number of snapshots on all pages.
+	TotalCount int `json:"totalCount"`
 }
 
 // CreateSnapshotRequest is the body of POST /v5/vms/{id}/snapshot.
 type CreateSnapshotRequest struct {
-	Slug        *string `json:"slug,omitempty"`
+	// Slug is a name that is unique among snapshots.
+	Slug *string `json:"slug,omitempty"`
+	// DisplayName is a label for people.
 	DisplayName *string `json:"displayName,omitempty"`
 }
 
 // CreateSnapshotResponse is the answer to a snapshot.
 type CreateSnapshotResponse struct {
+	// SnapshotID and SourceVMID repeat what Snapshot says.
 	SnapshotID string   `json:"snapshotId"`
 	SourceVMID string   `json:"sourceVmId"`
 	Snapshot   Snapshot `json:"snapshot"`
@@ -46,12 +58,17 @@ type CreateSnapshotResponse struct {
 
 // Image is one entry of the catalogue of base images.
 type Image struct {
-	Name      string     `json:"name"`
-	Aliases   []string   `json:"aliases"`
-	Default   bool       `json:"default"`
-	Resources Resources  `json:"resources"`
-	Built     bool       `json:"built"`
-	BuiltAt   *time.Time `json:"builtAt"`
+	// Name is what a create calls it, for example "pando/debian".
+	Name string `json:"name"`
+	// Aliases are other names for it.
+	Aliases []string `json:"aliases"`
+	// Default is true for the image that a create without a snapshot starts from.
+	Default   bool      `json:"default"`
+	Resources Resources `json:"resources"`
+	// Built is true if the image is in the cache; others are built on first use.
+	Built bool `json:"built"`
+	// BuiltAt is when it was built; null if it is not.
+	BuiltAt *time.Time `json:"builtAt"`
 	// Bytes is what the image occupies in the cache.
 	Bytes int64 `json:"bytes"`
 	// Version is the digest of the recipe and of everything that went into it.
@@ -65,7 +82,10 @@ type ImageList struct {
 
 // Status is the response of GET /status.
 type Status struct {
-	Status      string `json:"status"`
-	Version     string `json:"version"`
+	// Status is "ok".
+	Status string `json:"status"`
+	// Version is that of the daemon.
+	Version string `json:"version"`
+	// Accelerator is "kvm" or "tcg", which is software emulation.
 	Accelerator string `json:"accelerator"`
 }

@@ -7,11 +7,16 @@ type State string
 
 // The states of a VM.
 const (
+	// StateStarting: it boots, resumes or is being made.
 	StateStarting State = "starting"
-	StateRunning  State = "running"
-	StatePausing  State = "pausing"
-	StatePaused   State = "paused"
-	StateStopped  State = "stopped"
+	// StateRunning: the guest runs and has confirmed its epoch.
+	StateRunning State = "running"
+	// StatePausing: memory, devices and disk are being saved.
+	StatePausing State = "pausing"
+	// StatePaused: everything is saved and nothing runs.
+	StatePaused State = "paused"
+	// StateStopped: only the disk exists.
+	StateStopped State = "stopped"
 )
 
 // Resources is the size of a VM.
@@ -26,17 +31,24 @@ type Resources struct {
 
 // VM is the VM object, the response of most VM calls.
 type VM struct {
-	ID          string    `json:"id"`
-	State       State     `json:"state"`
-	StateReason string    `json:"stateReason,omitempty"`
-	Slug        *string   `json:"slug"`
+	// ID is "vm-" and a UUID.
+	ID    string `json:"id"`
+	State State  `json:"state"`
+	// StateReason says why the state was entered if nobody asked for it, for
+	// example "qemu was killed (signal 9)".
+	StateReason string `json:"stateReason,omitempty"`
+	// Slug is a name that is unique among VMs; paths take it in place of the id.
+	Slug *string `json:"slug"`
+	// DisplayName is a label for people.
 	DisplayName *string   `json:"displayName"`
 	Resources   Resources `json:"resources"`
 	// SnapshotID is the snapshot that the VM was created from; null for a fork.
-	SnapshotID                 *string `json:"snapshotId"`
+	SnapshotID *string `json:"snapshotId"`
+	// SourceSnapshotSlugAtCreate is the slug that the snapshot had then.
 	SourceSnapshotSlugAtCreate *string `json:"sourceSnapshotSlugAtCreate"`
-	SourceSnapshotSlug         *string `json:"sourceSnapshotSlug"`
-	SourceSnapshotDisplayName  *string `json:"sourceSnapshotDisplayName"`
+	// SourceSnapshotSlug and SourceSnapshotDisplayName are what the snapshot is called now.
+	SourceSnapshotSlug        *string `json:"sourceSnapshotSlug"`
+	SourceSnapshotDisplayName *string `json:"sourceSnapshotDisplayName"`
 	// Image is the base image at the root of the VM's ancestry, for example "pando/debian".
 	Image *string `json:"image"`
 	// ParentVMID is the VM that this one was forked from; null if it was created from a snapshot.
@@ -48,14 +60,17 @@ type VM struct {
 	// Generation counts the VM's uninterrupted runs: it rises with each start, resume and fork.
 	Generation int64 `json:"generation"`
 	// TotalRunSeconds is how long the VM has been running in all its runs.
-	TotalRunSeconds int64             `json:"totalRunSeconds"`
-	Metadata        map[string]string `json:"metadata"`
-	Networks        []VMNetwork       `json:"networks"`
-	VPCs            []VMNetwork       `json:"vpcs"`
+	TotalRunSeconds int64 `json:"totalRunSeconds"`
+	// Metadata is what the VM's owner noted on it.
+	Metadata map[string]string `json:"metadata"`
+	// Networks and VPCs list the private networks that the VM is attached to: none yet.
+	Networks []VMNetwork `json:"networks"`
+	VPCs     []VMNetwork `json:"vpcs"`
 	// AgentVersion is the version of the agent that confirmed the last epoch.
-	AgentVersion string    `json:"agentVersion,omitempty"`
-	CreatedAt    time.Time `json:"createdAt"`
-	UpdatedAt    time.Time `json:"updatedAt"`
+	AgentVersion string `json:"agentVersion,omitempty"`
+	// CreatedAt and UpdatedAt are when the VM was made and when its record last changed.
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
 	// FirewallRules and TLSRules are set only on the response to a create.
 	FirewallRules []any `json:"firewallRules,omitempty"`
 	TLSRules      []any `json:"tlsRules,omitempty"`
@@ -64,7 +79,9 @@ type VM struct {
 // VMNetwork is one private network that a VM is attached to. VMs have none yet;
 // the type is here because clients require the arrays that would hold it.
 type VMNetwork struct {
-	VPC  string  `json:"vpc"`
+	// VPC is the id of the network.
+	VPC string `json:"vpc"`
+	// IPv4 and IPv6 are the VM's addresses in it.
 	IPv4 *string `json:"ipv4,omitempty"`
 	IPv6 *string `json:"ipv6,omitempty"`
 }
@@ -72,13 +89,16 @@ type VMNetwork struct {
 // VMList is the response to a list of VMs. The counts cover all VMs that match
 // the filter, whatever page was asked for.
 type VMList struct {
-	VMs           []VM `json:"vms"`
-	TotalCount    int  `json:"totalCount"`
-	RunningCount  int  `json:"runningCount"`
-	StartingCount int  `json:"startingCount"`
-	PausingCount  int  `json:"pausingCount"`
-	PausedCount   int  `json:"pausedCount"`
-	StoppedCount  int  `json:"stoppedCount"`
+	VMs []VM `json:"vms"`
+	// TotalCount is the number of VMs on all pages.
+	TotalCount int `json:"totalCount"`
+	// RunningCount, StartingCount, PausingCount, PausedCount and StoppedCount
+	// are the numbers per state, whatever state was asked for.
+	RunningCount  int `json:"runningCount"`
+	StartingCount int `json:"startingCount"`
+	PausingCount  int `json:"pausingCount"`
+	PausedCount   int `json:"pausedCount"`
+	StoppedCount  int `json:"stoppedCount"`
 }
 
 // Identity says what a fork or a VM made from a snapshot takes from its source.
@@ -95,10 +115,13 @@ const (
 // CreateVMRequest is the body of POST /v5/vms.
 type CreateVMRequest struct {
 	// SnapshotID is a snapshot id, an own slug, an image name such as "pando/debian", or null for the default image.
-	SnapshotID  *string           `json:"snapshotId,omitempty"`
-	Slug        *string           `json:"slug,omitempty"`
-	DisplayName *string           `json:"displayName,omitempty"`
-	Metadata    map[string]string `json:"metadata,omitempty"`
+	SnapshotID *string `json:"snapshotId,omitempty"`
+	// Slug is a name that is unique among VMs.
+	Slug *string `json:"slug,omitempty"`
+	// DisplayName is a label for people.
+	DisplayName *string `json:"displayName,omitempty"`
+	// Metadata is noted on the VM; lists can be filtered by it.
+	Metadata map[string]string `json:"metadata,omitempty"`
 	// Firewall is required. Its rules must be empty: VMs have no network yet.
 	Firewall *Firewall `json:"firewall"`
 	// Identity is "new" (default) or "keep".
@@ -107,6 +130,7 @@ type CreateVMRequest struct {
 
 // Firewall is the firewall block of a create request.
 type Firewall struct {
+	// Rules must be empty: everything is closed.
 	Rules []any `json:"rules"`
 }
 
@@ -115,15 +139,18 @@ type ForkVMRequest struct {
 	// Count is the number of children, 1 to 100; omitted means 1.
 	Count *int `json:"count,omitempty"`
 	// Slug is the prefix of the children's slugs: "try" gives try-1, try-2, …
-	Slug        *string           `json:"slug,omitempty"`
-	DisplayName *string           `json:"displayName,omitempty"`
-	Metadata    map[string]string `json:"metadata,omitempty"`
+	Slug *string `json:"slug,omitempty"`
+	// DisplayName is the children's label; omitted means none.
+	DisplayName *string `json:"displayName,omitempty"`
+	// Metadata is the children's; omitted means the source's.
+	Metadata map[string]string `json:"metadata,omitempty"`
 	// Identity is "new" (default) or "keep".
 	Identity Identity `json:"identity,omitempty"`
 }
 
 // ForkVMResponse is the answer to a fork: one entry per child asked for.
 type ForkVMResponse struct {
+	// Forks is in the order of the children's numbers.
 	Forks []Fork `json:"forks"`
 	// PauseMs is how long the source stood still for the capture, in milliseconds.
 	PauseMs float64 `json:"pauseMs"`
@@ -142,23 +169,26 @@ type ExecRequest struct {
 	// LinuxUser is the guest account; null means uid 1000, else root.
 	LinuxUser *string `json:"linuxUser,omitempty"`
 	// TimeoutMs is 1 to 86400000; null means 30000.
-	TimeoutMs *int64            `json:"timeoutMs,omitempty"`
-	Env       map[string]string `json:"env,omitempty"`
+	TimeoutMs *int64 `json:"timeoutMs,omitempty"`
+	// Env is added to the command's environment.
+	Env map[string]string `json:"env,omitempty"`
 	// Stdin is base64, at most 1 MiB when decoded.
 	Stdin *string `json:"stdin,omitempty"`
 }
 
-// ExecResponse is the result of a command. StatusCode is null if the timeout
-// killed the command.
+// ExecResponse is the result of a command.
 type ExecResponse struct {
-	Stdout     string `json:"stdout"`
-	Stderr     string `json:"stderr"`
-	StatusCode *int   `json:"statusCode"`
+	// Stdout and Stderr are what the command wrote, up to a limit each.
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
+	// StatusCode is the command's exit status; null if the timeout killed it.
+	StatusCode *int `json:"statusCode"`
 	// TimedOut is true if the timeout killed the command's process group.
 	TimedOut bool `json:"timedOut,omitempty"`
 	// StdoutBytes and StderrBytes are the full lengths, larger than what is
 	// returned when the output was truncated.
 	StdoutBytes int64 `json:"stdoutBytes"`
 	StderrBytes int64 `json:"stderrBytes"`
-	Truncated   bool  `json:"truncated,omitempty"`
+	// Truncated is true if either output is not complete.
+	Truncated bool `json:"truncated,omitempty"`
 }
