@@ -32,8 +32,9 @@ type Resources struct {
 // VM is the VM object, the response of most VM calls.
 type VM struct {
 	// ID is "vm-" and a UUID.
-	ID    string `json:"id"`
-	State State  `json:"state"`
+	ID string `json:"id"`
+	// State is where the VM is in its life.
+	State State `json:"state"`
 	// StateReason says why the state was entered if nobody asked for it, for
 	// example "qemu was killed (signal 9)".
 	StateReason string `json:"stateReason,omitempty"`

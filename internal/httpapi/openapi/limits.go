@@ -1,0 +1,54 @@
+package openapi
+
+import (
+	"maps"
+	"time"
+
+	"github.com/pandovm/pando/internal/httpapi"
+	"github.com/pandovm/pando/internal/vm"
+)
+
+// limits are the constraints on request fields, from the constants that the use
+// cases check. A nil takes a keyword away.
+func limits() map[string]schema {
+	slug := schema{"maxLength": vm.MaxSlugLength, "pattern": `^([a-z0-9]+(-[a-z0-9]+)*)?$`}
+	name := schema{"maxLength": vm.MaxDisplayName}
+	metadata := schema{
+		"maxProperties": vm.MaxMetadataEntries,
+		"propertyNames": schema{"minLength": 1, "maxLength": vm.MaxMetadataLength},
+		"additionalProperties": schema{
+			"type": "string", "maxLength": vm.MaxMetadataLength,
+		},
+	}
+	return map[string]schema{
+		"CreateVMRequest.Slug": slug, "CreateVMRequest.DisplayName": name, "CreateVMRequest.Metadata": metadata,
+		"ForkVMRequest.Slug": slug, "ForkVMRequest.DisplayName": name, "ForkVMRequest.Metadata": metadata,
+		"CreateSnapshotRequest.Slug": slug, "CreateSnapshotRequest.DisplayName": name,
+		"ForkVMRequest.Count": {"minimum": 1, "maximum": vm.MaxForkChildren, "default": 1},
+		"Firewall.Rules":      {"maxItems": 0},
+		// The one field that a request must have and that is an object.
+		"CreateVMRequest.Firewall": {"anyOf": nil, "$ref": "#/components/schemas/Firewall"},
+		"ExecRequest.Command":      {"minLength": 1, "maxLength": vm.MaxCommandBytes},
+		"ExecRequest.Env":          {"propertyNames": schema{"pattern": `^[A-Za-z_][A-Za-z0-9_]*$`}},
+		"ExecRequest.Stdin":        {"contentEncoding": "base64", "x-max-bytes": vm.MaxStdinBytes},
+		"ExecRequest.TimeoutMs":    {"minimum": 1, "maximum": vm.MaxExecTimeout.Milliseconds(), "default": vm.DefaultExecTimeout.Milliseconds()},
+		"ExecResponse.Stdout":      {"x-max-bytes": vm.MaxOutputBytes},
+		"ExecResponse.Stderr":      {"x-max-bytes": vm.MaxOutputBytes},
+	}
+}
+
+// overview is all limits in one place, for people and for clients that want to
+// know them before they ask.
+func overview() map[string]any {
+	out := map[string]any{
+		"bodyBytes": httpapi.MaxBodyBytes, "execBodyBytes": httpapi.MaxExecBodyBytes,
+	}
+	maps.Copy(out, map[string]any{
+		"forkChildren": vm.MaxForkChildren, "slugLength": vm.MaxSlugLength, "displayNameBytes": vm.MaxDisplayName,
+		"metadataEntries": vm.MaxMetadataEntries, "metadataLength": vm.MaxMetadataLength,
+		"execCommandBytes": vm.MaxCommandBytes, "execStdinBytes": vm.MaxStdinBytes, "execOutputBytes": vm.MaxOutputBytes,
+		"execDefaultTimeoutSeconds": int64(vm.DefaultExecTimeout / time.Second),
+		"execMaxTimeoutSeconds":     int64(vm.MaxExecTimeout / time.Second),
+	})
+	return out
+}
