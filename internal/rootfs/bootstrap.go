@@ -1,0 +1,178 @@
+package rootfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/pandovm/pando/internal/image"
+)
+
+// system is a bootstrapped Debian in the cache: root.raw, the ext4 image without
+// an agent at its smallest size, and vmlinuz, modules/, busybox, applets and
+// release, which the host takes out of it.
+type system struct{ dir string }
+
+func (s system) file(name string) string { return filepath.Join(s.dir, name) }
+
+// baseDiskMiB is the size that root.raw is made with, the smallest one sold; it
+// is grown, never shrunk.
+const baseDiskMiB = 8192
+
+// system returns the bootstrapped Debian, making it if the cache has none. Of
+// several processes one builds and the others wait.
+func (d *Driver) system(ctx context.Context, progress image.Progress) (system, error) {
+	digest, err := digestSystem(d.recipes)
+	if err != nil {
+		return system{}, err
+	}
+	s := system{dir: filepath.Join(d.cache, "debian-"+digest[:16])}
+	if isDir(s.dir) {
+		return s, nil
+	}
+	if err := os.MkdirAll(d.cache, 0o755); err != nil {
+		return system{}, fmt.Errorf("make cache folder: %w", err)
+	}
+	lock, err := lockFileContext(ctx, s.dir+".lock", func() { progress("waiting for another build", 0, 0) })
+	if err != nil {
+		return system{}, err
+	}
+	defer unlock(lock)
+	if isDir(s.dir) {
+		return s, nil
+	}
+	work, err := newWorkDir(d.cache)
+	if err != nil {
+		return system{}, err
+	}
+	return s, errors.Join(d.bootstrap(ctx, work.path, s.dir, progress), work.remove())
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// bootstrap makes the system in the work folder and publishes it by renaming.
+func (d *Driver) bootstrap(ctx context.Context, work, target string, progress image.Progress) error {
+	b := bootstrap{work: work, recipes: d.recipes, progress: progress, asRoot: os.Geteuid() == 0}
+	if err := b.install(ctx); err != nil {
+		return err
+	}
+	out := filepath.Join(work, "system")
+	if err := unpackBoot(b.path("boot.tar"), out); err != nil {
+		return err
+	}
+	progress("file system", 0, 1)
+	if err := b.makeFilesystem(ctx, filepath.Join(out, "root.raw")); err != nil {
+		return err
+	}
+	if err := checkFilesystem(ctx, filepath.Join(out, "root.raw")); err != nil {
+		return err
+	}
+	progress("file system", 1, 1)
+	if err := os.Rename(out, target); err != nil {
+		return fmt.Errorf("publish root file system: %w", err)
+	}
+	return nil
+}
+
+// bootstrap is one run of mmdebstrap and what becomes of its result.
+type bootstrap struct {
+	work     string
+	recipes  fs.FS
+	progress image.Progress
+	// asRoot: the result is a folder. Otherwise mmdebstrap works in a user
+	// namespace and the result is a tar archive, since only a user namespace can
+	// hold the owners of its files.
+	asRoot bool
+}
+
+func (b *bootstrap) path(name string) string { return filepath.Join(b.work, name) }
+
+func (b *bootstrap) install(ctx context.Context) error {
+	packages, err := listFile(b.recipes, "debian/packages")
+	if err != nil {
+		return err
+	}
+	if err := writeOverlay(b.path("overlay.tar"), b.recipes); err != nil {
+		return err
+	}
+	if err := writeAptFiles(ctx, b.path("sources.list"), b.path("apt.conf")); err != nil {
+		return err
+	}
+	follow := &installProgress{report: b.progress}
+	return command{
+		name: "mmdebstrap", args: b.arguments(packages), line: follow.line,
+		// The kernel package would make an initramfs that nothing boots.
+		env: []string{"INITRD=No"},
+	}.run(ctx)
+}
+
+func (b *bootstrap) arguments(packages []string) []string {
+	mode, format, target := "--mode=root", "--format=directory", b.path("root")
+	if !b.asRoot {
+		mode, format, target = "--mode=unshare", "--format=tar", b.path("root.tar")
+	}
+	return []string{
+		mode, format, "--variant=minbase", "--verbose", "--skip=output/dev",
+		"--include=" + strings.Join(packages, ","),
+		"--aptopt=" + b.path("apt.conf"),
+		"--dpkgopt=force-unsafe-io",
+		"--customize-hook=tar-in " + quote(b.path("overlay.tar")) + " /",
+		`--customize-hook=chroot "$1" sh /pando-customize`,
+		"--customize-hook=tar-out /pando-boot " + quote(b.path("boot.tar")),
+		`--customize-hook=rm -rf "$1/pando-boot"`,
+		suite, target, b.path("sources.list"),
+	}
+}
+
+// quote makes one word of s for the shell-like syntax of hooks.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// makeFilesystem turns the result into a sparse ext4 image.
+func (b *bootstrap) makeFilesystem(ctx context.Context, raw string) error {
+	mkfs := append([]string{"mke2fs"}, mkfsArguments(raw, baseDiskMiB, b.path("root"))...)
+	if b.asRoot {
+		return command{name: mkfs[0], args: mkfs[1:]}.run(ctx)
+	}
+	script := fmt.Sprintf("mkdir -p %[1]s && tar --extract --numeric-owner --xattrs --file %[2]s --directory %[1]s && ",
+		quote(b.path("root")), quote(b.path("root.tar")))
+	for _, word := range mkfs {
+		script += quote(word) + " "
+	}
+	script += "&& rm -rf " + quote(b.path("root"))
+	return command{
+		name: "unshare", args: []string{"--user", "--map-root-user", "--map-auto", "sh", "-ec", script},
+	}.run(ctx)
+}
+
+// installProgress turns the output of apt and dpkg into a count of packages:
+// each is unpacked once and set up once.
+type installProgress struct {
+	report      image.Progress
+	done, total int64
+}
+
+var newlyInstalled = regexp.MustCompile(`^\d+ upgraded, (\d+) newly installed`)
+
+func (p *installProgress) line(text string) {
+	const step = "packages"
+	if m := newlyInstalled.FindStringSubmatch(text); m != nil {
+		if n, err := strconv.ParseInt(m[1], 10, 32); err == nil {
+			p.total += 2 * n
+		}
+		p.report(step, p.done, p.total)
+		return
+	}
+	if strings.HasPrefix(text, "Unpacking ") || strings.HasPrefix(text, "Setting up ") {
+		p.done++
+		p.report(step, min(p.done, p.total), p.total)
+	}
+}

@@ -1,0 +1,172 @@
+package rootfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/pandovm/pando/internal/image"
+)
+
+// Config is what a Driver needs to know.
+type Config struct {
+	// Cache is the folder that the driver owns, CACHE/rootfs. It is created.
+	Cache string
+	// Recipes is the folder of all recipes.
+	Recipes fs.FS
+	// Agent is the path of the pando-agent binary that goes into every root.
+	Agent string
+}
+
+// Driver makes root disks. It is safe for concurrent use.
+type Driver struct {
+	cache   string
+	recipes fs.FS
+	agent   string
+}
+
+// New returns a driver; it touches nothing yet.
+func New(c Config) *Driver {
+	return &Driver{cache: c.Cache, recipes: c.Recipes, agent: c.Agent}
+}
+
+var _ image.RootBuilder = (*Driver)(nil)
+
+// Digest identifies the recipe and the agent.
+func (d *Driver) Digest(recipe string) (string, error) {
+	system, err := digestSystem(d.recipes)
+	if err != nil {
+		return "", err
+	}
+	own, err := digestTree(d.recipes, recipe)
+	if err != nil {
+		return "", err
+	}
+	agent, err := digestFile(d.agent)
+	if err != nil {
+		return "", err
+	}
+	return digestStrings(system, own, agent), nil
+}
+
+// Build makes the root disk of the recipe in a work folder of its own, which
+// the Root's Release removes.
+func (d *Driver) Build(ctx context.Context, order image.RootOrder, progress image.Progress) (image.Root, error) {
+	if progress == nil {
+		progress = func(string, int64, int64) {}
+	}
+	system, err := d.system(ctx, progress)
+	if err != nil {
+		return image.Root{}, err
+	}
+	work, err := newWorkDir(d.cache)
+	if err != nil {
+		return image.Root{}, err
+	}
+	root, err := d.assemble(ctx, system, work.path, order, progress)
+	if err != nil {
+		return image.Root{}, errors.Join(err, work.remove())
+	}
+	root.Release = work.remove
+	return root, nil
+}
+
+// assemble fills the work folder with everything that a cold boot needs.
+func (d *Driver) assemble(ctx context.Context, s system, work string, order image.RootOrder, progress image.Progress) (image.Root, error) {
+	const step = "root disk"
+	root := image.Root{
+		RawDisk: filepath.Join(work, "root.raw"),
+		Kernel:  s.file("vmlinuz"),
+		Initrd:  filepath.Join(work, "initrd"),
+	}
+	var err error
+	if root.Append, err = commandLine(d.recipes, order.Recipe); err != nil {
+		return root, err
+	}
+	progress(step, 0, 3)
+	if err := d.makeDisk(ctx, s, order, root.RawDisk); err != nil {
+		return root, err
+	}
+	progress(step, 1, 3)
+	if err := installAgent(ctx, root.RawDisk, d.agent); err != nil {
+		return root, err
+	}
+	progress(step, 2, 3)
+	if err := writeInitramfs(root.Initrd, s, d.recipes); err != nil {
+		return root, err
+	}
+	progress(step, 3, 3)
+	return root, nil
+}
+
+// makeDisk writes the recipe's file system, without the agent, to path.
+func (d *Driver) makeDisk(ctx context.Context, s system, order image.RootOrder, path string) error {
+	switch order.Recipe {
+	case "debian":
+		if err := copySparse(ctx, s.file("root.raw"), path); err != nil {
+			return err
+		}
+		return growFilesystem(ctx, path, order.DiskMiB)
+	case "busybox":
+		return makeBusybox(ctx, s, d.recipes, path, order.DiskMiB)
+	default:
+		return fmt.Errorf("make root disk: there is no recipe %q", order.Recipe)
+	}
+}
+
+// workDir is a private folder that a crashed process leaves to the next one to
+// remove: whoever can lock it knows that its owner is gone.
+type workDir struct {
+	path string
+	lock *os.File
+}
+
+func newWorkDir(cache string) (*workDir, error) {
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return nil, fmt.Errorf("make cache folder: %w", err)
+	}
+	guard, err := lockFile(filepath.Join(cache, "work.lock"))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock(guard)
+	sweepWork(cache)
+	path, err := os.MkdirTemp(cache, "work-")
+	if err != nil {
+		return nil, fmt.Errorf("make work folder: %w", err)
+	}
+	lock, err := lockDir(path)
+	if err != nil {
+		return nil, err
+	}
+	return &workDir{path: path, lock: lock}, nil
+}
+
+func (w *workDir) remove() error {
+	err := os.RemoveAll(w.path)
+	unlock(w.lock)
+	if err != nil {
+		return fmt.Errorf("remove work folder: %w", err)
+	}
+	return nil
+}
+
+// sweepWork removes the work folders whose owners are gone. It is best effort:
+// what cannot be removed now costs disk only, and the next build tries again.
+func sweepWork(cache string) {
+	dirs, err := filepath.Glob(filepath.Join(cache, "work-*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		lock, ok := tryLockDir(dir)
+		if !ok {
+			continue
+		}
+		_ = os.RemoveAll(dir)
+		unlock(lock)
+	}
+}
