@@ -11,11 +11,6 @@ import (
 type Images struct{ c *Client }
 
 // List returns the daemon's catalogue of base images, built or not.
-func (i *Images) List(ctx context.Context) ([]api.Image, error) {
-	l, err := call[imageList](ctx, i.c, http.MethodGet, "/v5/images", nil)
-	return l.Images, err
-}
-
-type imageList struct {
-	Images []api.Image `json:"images"`
+func (i *Images) List(ctx context.Context) (api.ImageList, error) {
+	return call[api.ImageList](ctx, i.c, http.MethodGet, "/v5/images", nil)
 }

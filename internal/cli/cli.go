@@ -46,6 +46,9 @@ func newApp(d Deps) *app {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
+	if d.Patience == 0 {
+		d.Patience = 700 * time.Millisecond
+	}
 	return &app{Deps: d}
 }
 
@@ -97,6 +100,7 @@ func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(subcommands...)
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.SuggestionsMinimumDistance = 2
+	cmd.DisableFlagsInUseLine = true
 	cmd.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return c.Help()

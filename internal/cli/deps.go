@@ -84,4 +84,7 @@ type Deps struct {
 	DataDir string
 	// Now defaults to time.Now.
 	Now func() time.Time
+	// Patience is how long work may last before it is announced; it defaults to
+	// a time in which most calls end, because a flash of text only distracts.
+	Patience time.Duration
 }

@@ -171,9 +171,9 @@ func (a *app) age(t time.Time) string {
 	}
 }
 
-// moment is t with its age.
+// moment is t in the time zone of the clock, with its age.
 func (a *app) moment(t time.Time) string {
-	return fmt.Sprintf("%s (%s ago)", t.Local().Format("2006-01-02 15:04:05"), a.age(t))
+	return fmt.Sprintf("%s (%s ago)", t.In(a.Now().Location()).Format(time.DateTime), a.age(t))
 }
 
 // took shows how long something lasted since start.

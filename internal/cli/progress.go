@@ -10,10 +10,6 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// quiet is how long work may last before it is announced: most calls end
-// sooner, and a flash of text would only distract.
-const quiet = 700 * time.Millisecond
-
 // task shows that something long is going on: a spinner with the elapsed time
 // on a terminal, lines elsewhere, nothing with --json. All methods are safe for
 // concurrent use.
@@ -40,29 +36,29 @@ type stage struct {
 	start time.Time
 }
 
-func (s *stage) took() time.Duration { return time.Since(s.start) }
-
-// begin announces work after the quiet time; end must be called.
+// begin announces work that outlasts the patience; end must be called.
 func (a *app) begin(text string) *task {
 	t := &task{a: a, cancel: func() {}}
-	t.now.Store(&stage{text, time.Now()})
+	t.now.Store(&stage{text, a.Now()})
 	if a.json {
 		t.ended = true
 		return t
 	}
-	t.timer = time.AfterFunc(quiet, t.show)
+	t.timer = time.AfterFunc(a.Patience, t.show)
 	return t
 }
 
-// onLong calls f in its own goroutine if the work lasts long; end cancels the
-// context and waits for f.
-func (t *task) onLong(ctx context.Context, after time.Duration, f func(context.Context)) {
+// onLong calls f in its own goroutine if the work takes several times the
+// patience; end cancels the context and waits for f.
+func (t *task) onLong(ctx context.Context, f func(context.Context)) {
+	const several = 4
+
 	if t.a.json {
 		return
 	}
 	ctx, t.cancel = context.WithCancel(ctx)
 	t.later.Go(func() {
-		timer := time.NewTimer(after)
+		timer := time.NewTimer(several * t.a.Patience)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -79,9 +75,9 @@ func (t *task) step(text string) {
 	if t.ended {
 		return
 	}
-	previous := t.now.Swap(&stage{text, time.Now()})
+	previous := t.now.Swap(&stage{text, t.a.Now()})
 	if t.shown {
-		t.note("  done: " + previous.text + " (" + seconds(previous.took()) + ")")
+		t.note("  done: " + previous.text + " (" + t.a.took(previous.start) + ")")
 	}
 	t.open()
 }
@@ -134,5 +130,5 @@ func (t *task) note(line string) {
 // line is what stands beside the spinner.
 func (t *task) line(decor.Statistics) string {
 	s := t.now.Load()
-	return " " + cut(s.text, max(narrowest, t.a.IO.Width-12)) + " " + s.took().Round(time.Second).String()
+	return " " + cut(s.text, max(narrowest, t.a.IO.Width-12)) + " " + t.a.Now().Sub(s.start).Round(time.Second).String()
 }

@@ -3,17 +3,12 @@ package cli
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pandovm/pando/api"
 	pando "github.com/pandovm/pando/sdk"
 )
-
-// lookAtImages is how long a create may last before it is worth asking whether
-// it is waiting for an image to be built.
-const lookAtImages = 3 * time.Second
 
 func (a *app) vmCreate() *cobra.Command {
 	var n naming
@@ -68,7 +63,7 @@ func (a *app) runCreate(ctx context.Context, r api.CreateVMRequest, quiet bool) 
 	}
 	start := a.Now()
 	t := a.begin("creating a VM")
-	t.onLong(ctx, lookAtImages, func(ctx context.Context) { announceBuild(ctx, c, r.SnapshotID, t) })
+	t.onLong(ctx, func(ctx context.Context) { announceBuild(ctx, c, r.SnapshotID, t) })
 	vm, err := c.VMs.Create(ctx, r)
 	t.end()
 	if err != nil {
@@ -87,11 +82,11 @@ func (a *app) runCreate(ctx context.Context, r api.CreateVMRequest, quiet bool) 
 // announceBuild explains a long create if its image is not built yet. It is a
 // courtesy: whatever fails here, the create itself will report.
 func announceBuild(ctx context.Context, c *pando.Client, ref *string, t *task) {
-	images, err := c.Images.List(ctx)
+	list, err := c.Images.List(ctx)
 	if err != nil {
 		return
 	}
-	for _, image := range images {
+	for _, image := range list.Images {
 		wanted := image.Default
 		if ref != nil {
 			wanted = image.Name == *ref || slices.Contains(image.Aliases, *ref)

@@ -46,7 +46,7 @@ func (a *app) runSnapshot(ctx context.Context, ref string, r api.CreateSnapshotR
 	case quiet:
 		return a.print("%s", s.SnapshotID)
 	default:
-		return a.print("%s holds %s: %s written, which stood still for %s",
+		return a.print("%s is a snapshot of %s: %s of its own; the VM stood still for %s",
 			s.SnapshotID, printable(ref), bytesText(s.Snapshot.Bytes), millis(s.PauseMs))
 	}
 }
