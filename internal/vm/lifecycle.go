@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/pandovm/pando/api"
@@ -95,6 +96,27 @@ func (m *Manager) Stop(ctx context.Context, ref string) (v VM, err error) {
 		return err
 	})
 	return v, err
+}
+
+// StopAll stops every VM that runs.
+func (m *Manager) StopAll(ctx context.Context) error {
+	running, _, err := m.vms.ListVMs(ctx, Filter{State: api.StateRunning})
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var errs []error
+	var wg sync.WaitGroup
+	for _, v := range running {
+		wg.Go(func() {
+			_, err := m.Stop(ctx, v.ID)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // Delete removes a VM and everything of it, from whatever state. Its children
