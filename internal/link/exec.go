@@ -8,6 +8,7 @@ import (
 // The paths of the requests that the agent serves.
 const (
 	PathExec     = "/exec"
+	PathPing     = "/ping"
 	PathClock    = "/clock"
 	PathSync     = "/sync"
 	PathSettled  = "/settled"

@@ -18,6 +18,8 @@ const (
 	FrameOrder    FrameType = 1
 	FrameStdin    FrameType = 2
 	FrameStdinEnd FrameType = 3
+	// FrameClock is the whole body of a PathClock request: Unix nanoseconds[8].
+	FrameClock FrameType = 4
 
 	FrameStarted FrameType = 16
 	FrameStdout  FrameType = 17
@@ -77,4 +79,17 @@ func (f *FrameReader) Next() (FrameType, []byte, error) {
 		return 0, nil, err
 	}
 	return FrameType(f.head[0]), f.payload, nil
+}
+
+// AppendClock appends a FrameClock to b.
+func AppendClock(b []byte, unixNs int64) []byte {
+	return AppendFrame(b, FrameClock, binary.BigEndian.AppendUint64(nil, uint64(unixNs)))
+}
+
+// ParseClock returns the time in the payload of a FrameClock.
+func ParseClock(payload []byte) (unixNs int64, err error) {
+	if len(payload) != 8 {
+		return 0, fmt.Errorf("read clock of %d bytes: %w", len(payload), ErrFrame)
+	}
+	return int64(binary.BigEndian.Uint64(payload)), nil
 }

@@ -5,19 +5,29 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 )
 
 // ErrTooLong is returned for a record of more than MaxBody bytes.
 var ErrTooLong = errors.New("record exceeds 64 KiB")
 
-// AppendMessage appends to b a token, the length of body, and body: a preamble
-// or a confirmation.
+// ErrChecksum is returned for a record that is not what was sent.
+var ErrChecksum = errors.New("record has the wrong checksum")
+
+// bodyHeader is length[4] crc32c[4].
+const bodyHeader = 8
+
+func checksum(p []byte) uint32 { return crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)) }
+
+// AppendMessage appends to b a token, the length and the checksum of body, and
+// body: a preamble or a confirmation.
 func AppendMessage(b []byte, t Token, body []byte) ([]byte, error) {
 	if len(body) > MaxBody {
 		return b, ErrTooLong
 	}
 	b = append(b, t[:]...)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(body)))
+	b = binary.BigEndian.AppendUint32(b, checksum(body))
 	return append(b, body...), nil
 }
 
@@ -30,42 +40,43 @@ type Finder struct {
 	tail []byte
 }
 
-// Expect replaces the tokens looked for and forgets the stream so far.
-func (f *Finder) Expect(tokens ...Token) {
-	f.tokens = append(f.tokens[:0], tokens...)
-	f.tail = f.tail[:0]
-}
+// Expect replaces the tokens looked for. A token whose beginning has already
+// passed is still found.
+func (f *Finder) Expect(tokens ...Token) { f.tokens = append(f.tokens[:0], tokens...) }
 
-// Find takes the next chunk p of the stream. If a token ends in p it returns the
-// offset after its last byte, and forgets the stream so far: the caller goes on
-// with p[end:]. Otherwise it returns -1.
-func (f *Finder) Find(p []byte) (end int) {
+// Reset forgets the stream so far.
+func (f *Finder) Reset() { f.tail = f.tail[:0] }
+
+// Find takes the next chunk p of the stream. If a token ends in p it returns that
+// token and the offset after its last byte, and forgets the stream so far: the
+// caller goes on with p[end:]. Otherwise end is -1.
+func (f *Finder) Find(p []byte) (found Token, end int) {
 	seam := append(f.tail, p[:min(len(p), TokenSize-1)]...)
-	old := len(f.tail)
 	end = -1
-	for i := range f.tokens {
-		t := f.tokens[i][:]
-		at := -1
-		if old > 0 {
-			if j := bytes.Index(seam, t); j >= 0 {
-				at = j + TokenSize - old
-			}
-		}
+	for _, t := range f.tokens {
+		at := indexAfter(seam, t) - len(f.tail)
 		if at < 0 {
-			if j := bytes.Index(p, t); j >= 0 {
-				at = j + TokenSize
-			}
+			at = indexAfter(p, t)
 		}
-		if at >= 0 && (end < 0 || at < end) {
-			end = at
+		if at > 0 && (end < 0 || at < end) {
+			found, end = t, at
 		}
 	}
-	if end >= 0 {
-		f.tail = f.tail[:0]
-		return end
+	if end > 0 {
+		f.Reset()
+		return found, end
 	}
 	f.remember(seam, p)
-	return -1
+	return Token{}, -1
+}
+
+// indexAfter returns the offset after the first t in p, or -1.
+func indexAfter(p []byte, t Token) int {
+	i := bytes.Index(p, t[:])
+	if i < 0 {
+		return -1
+	}
+	return i + TokenSize
 }
 
 func (f *Finder) remember(seam, p []byte) {
@@ -90,33 +101,48 @@ func (f *Finder) Partial() int {
 	return longest
 }
 
-// Body collects the length and the record that follow a token, from chunks.
-// The zero Body is ready for use.
+// Body collects what follows a token, from chunks. The zero Body is ready for
+// use.
 type Body struct {
-	head  []byte
-	body  []byte
-	want  int
-	sized bool
+	head []byte
+	body []byte
+	want int
 }
 
-// Take consumes bytes of p until the record is complete and returns the rest of
-// p. done tells that Bytes is valid. It fails if the length exceeds MaxBody.
+// Missing returns how many bytes can be taken before more is known: those that
+// lack in the head, or in the record. It is 0 when the record is complete.
+func (b *Body) Missing() int {
+	if len(b.head) < bodyHeader {
+		return bodyHeader - len(b.head)
+	}
+	return b.want - len(b.body)
+}
+
+// Take consumes p, of which Missing bytes at most belong to the record, and
+// returns the rest. Done tells that the record is complete. It fails if the
+// length exceeds MaxBody or the checksum is wrong.
 func (b *Body) Take(p []byte) (rest []byte, done bool, err error) {
-	if !b.sized {
-		n := min(len(p), 4-len(b.head))
+	if n := bodyHeader - len(b.head); n > 0 {
+		n = min(n, len(p))
 		b.head, p = append(b.head, p[:n]...), p[n:]
-		if len(b.head) < 4 {
+		if len(b.head) < bodyHeader {
 			return p, false, nil
 		}
 		size := binary.BigEndian.Uint32(b.head)
 		if size > MaxBody {
 			return p, false, fmt.Errorf("read record of %d bytes: %w", size, ErrTooLong)
 		}
-		b.want, b.sized = int(size), true
+		b.want = int(size)
 	}
 	n := min(len(p), b.want-len(b.body))
 	b.body, p = append(b.body, p[:n]...), p[n:]
-	return p, len(b.body) == b.want, nil
+	if len(b.body) < b.want {
+		return p, false, nil
+	}
+	if checksum(b.body) != binary.BigEndian.Uint32(b.head[4:]) {
+		return p, false, ErrChecksum
+	}
+	return p, true, nil
 }
 
 // Bytes returns the record once Take has said done.

@@ -1,0 +1,64 @@
+// Command pando-agent is the guest side of Pando: it runs as root in every VM and
+// does what the host asks for over a virtio-serial port.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/pandovm/pando/internal/agent"
+	"github.com/pandovm/pando/internal/link"
+)
+
+// version is set with -ldflags "-X main.version=…".
+var version = link.Version //nolint:gochecknoglobals // the linker sets it
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "--version" {
+		fmt.Println(version)
+		return
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := run(context.Background(), log); err != nil {
+		log.Error("agent ends", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, log *slog.Logger) error {
+	modest()
+	score, err := os.OpenFile("/proc/self/oom_score_adj", os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("protect from the oom killer: %w", err)
+	}
+	spawner, err := agent.NewSpawner(score)
+	if err != nil {
+		return err
+	}
+	port, err := agent.OpenPort(ctx, link.PortName)
+	if err != nil {
+		return err
+	}
+	log.Info("agent listens", "version", version)
+	return agent.New(agent.Config{
+		Port: port, System: &agent.Machine{Root: "/"}, Spawner: spawner, Log: log, Version: version,
+	}).Serve(ctx)
+}
+
+// modest keeps the agent small in a guest that belongs to somebody else.
+func modest() {
+	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	debug.SetGCPercent(50)
+	debug.SetMemoryLimit(64 << 20)
+	syscall.Umask(0o022)
+	// A log that nobody reads any more must not end the agent. Ignoring the
+	// signal would do so too, but children inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	agent.ResideInMemory()
+}

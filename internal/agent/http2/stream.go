@@ -1,0 +1,142 @@
+package http2
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+// ErrReset is what a stream returns after the client has given it up.
+var ErrReset = errors.New("http2 stream reset by the client")
+
+// Stream is one request and its response. Read and Write may be called
+// concurrently with each other, and Write with itself.
+type Stream struct {
+	conn *Conn
+	id   uint32
+	path string
+	done chan struct{}
+
+	// All below is guarded by conn.mu.
+	err error // why the stream ended early
+	// ready wakes a reader of input.
+	ready      sync.Cond
+	input      []byte
+	inputEnded bool
+	// unreturned is input read but not yet credited to the client.
+	unreturned int
+	sendWindow int64
+	started    bool // the response's headers are out
+}
+
+func newStream(c *Conn, id uint32, path string) *Stream {
+	s := &Stream{conn: c, id: id, path: path, done: make(chan struct{}), sendWindow: c.initialWindow}
+	s.ready.L = &c.mu
+	return s
+}
+
+// Path returns the request's :path.
+func (s *Stream) Path() string { return s.path }
+
+// Done is closed when the client has given the request up or the connection has
+// ended.
+func (s *Stream) Done() <-chan struct{} { return s.done }
+
+// Read reads the request's body.
+func (s *Stream) Read(p []byte) (int, error) {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(s.input) == 0 && !s.inputEnded && s.err == nil {
+		s.ready.Wait()
+	}
+	if len(s.input) == 0 {
+		if s.inputEnded {
+			return 0, io.EOF
+		}
+		return 0, s.err
+	}
+	n := copy(p, s.input)
+	s.input = s.input[:copy(s.input, s.input[n:])]
+	s.creditLocked(n)
+	return n, nil
+}
+
+func (s *Stream) creditLocked(n int) {
+	c := s.conn
+	c.creditLocked(n)
+	s.unreturned += n
+	if !s.inputEnded && s.err == nil && s.unreturned >= streamWindow/4 {
+		c.controlLocked(appendWindowUpdate(c.out, s.id, s.unreturned))
+		s.unreturned = 0
+	}
+}
+
+// Write writes to the response's body. It blocks while the client does not
+// read, and fails once the client is gone.
+func (s *Stream) Write(p []byte) (int, error) {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	total := 0
+	for len(p) > 0 {
+		for s.err == nil && (min(s.sendWindow, c.sendWindow) <= 0 || len(c.out) >= outData) {
+			c.room.Wait()
+		}
+		if s.err != nil {
+			return total, s.err
+		}
+		n := int(min(int64(len(p)), s.sendWindow, c.sendWindow, maxFrame))
+		s.headersLocked()
+		c.out = appendFrame(c.out, frameData, 0, s.id, p[:n])
+		c.more.Signal()
+		s.sendWindow -= int64(n)
+		c.sendWindow -= int64(n)
+		p = p[n:]
+		total += n
+	}
+	return total, nil
+}
+
+func (s *Stream) headersLocked() {
+	if !s.started {
+		s.started = true
+		s.conn.out = appendFrame(s.conn.out, frameHeaders, flagEndHeaders, s.id, []byte{status200})
+	}
+}
+
+func (s *Stream) endInputLocked() {
+	s.inputEnded = true
+	s.ready.Broadcast()
+}
+
+func (s *Stream) failLocked(err error) {
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	close(s.done)
+	s.ready.Broadcast()
+	s.conn.room.Broadcast()
+}
+
+// finish ends the response and forgets the stream.
+func (s *Stream) finish() {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.streams, s.id)
+	c.creditLocked(len(s.input))
+	s.input = nil
+	if s.err != nil {
+		return
+	}
+	s.headersLocked()
+	out := appendFrame(c.out, frameData, flagEndStream, s.id, nil)
+	if !s.inputEnded {
+		// The client may still be sending a body that nobody will read.
+		out = appendReset(out, s.id, errNone)
+	}
+	s.failLocked(ErrClosed)
+	c.controlLocked(out)
+}

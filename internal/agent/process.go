@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Spawner starts processes. It is safe for concurrent use.
+type Spawner struct {
+	mu sync.Mutex
+	// score is the agent's own oom_score_adj file, or nil.
+	score *os.File
+}
+
+// NewSpawner returns a spawner. If score is not nil it is the agent's own
+// /proc/self/oom_score_adj, opened for writing, and the agent is from now on the
+// last thing that the kernel kills for want of memory. What it starts is not: a
+// child inherits the score in force at its birth, so the score is lifted for
+// just that moment.
+func NewSpawner(score *os.File) (*Spawner, error) {
+	s := &Spawner{score: score}
+	return s, s.setScore("-1000")
+}
+
+func (s *Spawner) setScore(value string) error {
+	if s.score == nil {
+		return nil
+	}
+	if _, err := s.score.WriteAt([]byte(value), 0); err != nil {
+		return fmt.Errorf("set oom score: %w", err)
+	}
+	return nil
+}
+
+// command is what a process is made of.
+type command struct {
+	path string
+	argv []string
+	env  []string
+	dir  string
+	// files are the descriptors 0, 1 and 2.
+	files [3]int
+	// credential is nil to stay who the agent is.
+	credential *syscall.Credential
+}
+
+// start starts c as the leader of a new session and process group.
+func (s *Spawner) start(c *command) (*process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.setScore("0"); err != nil {
+		return nil, err
+	}
+	pidfd := -1
+	pid, err := syscall.ForkExec(c.path, c.argv, &syscall.ProcAttr{
+		Dir:   c.dir,
+		Env:   c.env,
+		Files: []uintptr{uintptr(c.files[0]), uintptr(c.files[1]), uintptr(c.files[2])},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: c.credential, PidFD: &pidfd},
+	})
+	scoreErr := s.setScore("-1000")
+	if err != nil {
+		return nil, err
+	}
+	p, err := watch(pid, pidfd)
+	if err := errors.Join(err, scoreErr); err != nil {
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+		_, _ = syscall.Wait4(pid, nil, 0, nil)
+		return nil, err
+	}
+	return p, nil
+}
+
+// process is a child that has not been reaped, so that its pid cannot name
+// another process.
+type process struct {
+	pid  int
+	file *os.File // the pidfd
+	raw  syscall.RawConn
+}
+
+func watch(pid, pidfd int) (*process, error) {
+	if pidfd < 0 {
+		return nil, errors.New("kernel has no pidfd")
+	}
+	if err := syscall.SetNonblock(pidfd, true); err != nil {
+		return nil, fmt.Errorf("watch process: %w", err)
+	}
+	file := os.NewFile(uintptr(pidfd), "pidfd")
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("watch process: %w", err), file.Close())
+	}
+	return &process{pid: pid, file: file, raw: raw}, nil
+}
+
+// await waits for the process to end, for at most d, or for ever if d is 0. It
+// tells whether it ended, and does not reap it.
+func (p *process) await(d time.Duration) bool {
+	var until time.Time
+	if d > 0 {
+		until = time.Now().Add(d)
+	}
+	if err := p.file.SetReadDeadline(until); err != nil {
+		return false
+	}
+	err := p.raw.Read(func(fd uintptr) bool {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		return info.Signo != 0 || err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN)
+	})
+	return err == nil
+}
+
+// reap releases a process that has ended and returns its exit status, 128 plus
+// the signal's number if a signal ended it.
+func (p *process) reap() int {
+	_ = p.file.Close()
+	var ws syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(p.pid, &ws, 0, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return ws.ExitStatus()
+}
+
+const (
+	// killGrace is between the polite signal and the other one.
+	killGrace = 2 * time.Second
+	// killPatience is how long a killed process may take to end before the
+	// caller is told nevertheless; one that hangs in the kernel may take for ever.
+	killPatience = 2 * time.Second
+	groupPoll    = 20 * time.Millisecond
+)
+
+// terminate ends the process and its whole group, and reaps the process.
+func (p *process) terminate() {
+	_ = syscall.Kill(-p.pid, syscall.SIGTERM)
+	deadline := time.Now().Add(killGrace)
+	if !p.await(killGrace) {
+		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+		if p.await(killPatience) {
+			p.reap()
+			return
+		}
+		go func() {
+			p.await(0)
+			p.reap()
+		}()
+		return
+	}
+	// The leader is gone; the group's number stays taken while it has members.
+	p.reap()
+	for time.Now().Before(deadline) {
+		if syscall.Kill(-p.pid, 0) != nil {
+			return
+		}
+		time.Sleep(groupPoll)
+	}
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+}

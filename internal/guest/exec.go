@@ -1,0 +1,182 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/link"
+)
+
+// DefaultMaxOutput bounds stdout and stderr, each, of an order that sets no bound.
+const DefaultMaxOutput = 1 << 20
+
+// execPatience is how long after its timeout a command may still be without an
+// outcome: the agent needs a few seconds to kill what resists.
+const execPatience = 30 * time.Second
+
+var errNoOutcome = errors.New("no outcome long after the command's timeout")
+
+// ExecOrder is a command to run in a guest.
+type ExecOrder struct {
+	// Command is run by the user's login shell. At most 128 KiB.
+	Command string
+	// User is an account of the guest; empty means uid 1000, else root.
+	User string
+	// Env overrides the account's HOME, USER, LOGNAME, SHELL, PATH and LANG, and
+	// adds to them.
+	Env map[string]string
+	// Stdin is the whole input; without it the command reads end of file. At
+	// most 16 MiB.
+	Stdin []byte
+	// Timeout ends the command's whole process group: TERM, 2 s, KILL. 0 means
+	// no timeout.
+	Timeout time.Duration
+	// MaxOutput bounds each of stdout and stderr in bytes; 0 means
+	// DefaultMaxOutput.
+	MaxOutput int
+}
+
+// ExecResult is the outcome of a command.
+type ExecResult struct {
+	// Stdout and Stderr are the beginnings of the output; StdoutBytes and
+	// StderrBytes the full lengths.
+	Stdout, Stderr           []byte
+	StdoutBytes, StderrBytes int64
+	// ExitCode is the exit status, 128 plus the signal that ended the command, or
+	// nil if TimedOut.
+	ExitCode *int
+	TimedOut bool
+}
+
+// Exec runs a command and returns its outcome. It returns when the command
+// itself has ended, whether or not processes that it left behind still hold its
+// output open; those go on. If ctx or the link ends first, the command goes on
+// without anybody listening, until its timeout.
+//
+// An unknown user is fault BAD_REQUEST with field linuxUser; a guest that stops
+// answering, or answers with nonsense, is fault VM_NON_RESPONSIVE.
+func (l *Link) Exec(ctx context.Context, o ExecOrder) (ExecResult, error) {
+	if o.MaxOutput <= 0 {
+		o.MaxOutput = DefaultMaxOutput
+	}
+	if o.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout+execPatience, errNoOutcome)
+		defer cancel()
+	}
+	body, err := encodeOrder(o)
+	if err != nil {
+		return ExecResult{}, err
+	}
+	e := exchange{limit: o.MaxOutput}
+	err = l.roundTrip(ctx, link.PathExec, body, e.read)
+	if errors.Is(err, errNoOutcome) {
+		err = l.lost(context.WithoutCancel(ctx), "exec", err)
+	}
+	if err != nil {
+		return ExecResult{}, err
+	}
+	if e.refusal != nil {
+		return ExecResult{}, refused(o, *e.refusal)
+	}
+	return e.result, nil
+}
+
+// encodeOrder returns the body of the request.
+func encodeOrder(o ExecOrder) ([]byte, error) {
+	wire := link.Order{
+		Command: o.Command, User: o.User, Timeout: o.Timeout,
+		MaxOutput: int64(o.MaxOutput), Stdin: len(o.Stdin) > 0,
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Env)) {
+		wire.Env = append(wire.Env, name+"="+o.Env[name])
+	}
+	record, _ := wire.MarshalBinary()
+	if len(record) > link.MaxFrame {
+		return nil, fault.BadField("command", "command and environment together exceed %d bytes", link.MaxFrame)
+	}
+	body := link.AppendFrame(nil, link.FrameOrder, record)
+	if !wire.Stdin {
+		return body, nil
+	}
+	for chunk := range slices.Chunk(o.Stdin, link.MaxFrame) {
+		body = link.AppendFrame(body, link.FrameStdin, chunk)
+	}
+	return link.AppendFrame(body, link.FrameStdinEnd, nil), nil
+}
+
+// exchange collects the answer to an order.
+type exchange struct {
+	limit   int
+	result  ExecResult
+	refusal *link.Refusal
+}
+
+func (e *exchange) read(frames *link.FrameReader) error {
+	for {
+		t, payload, err := frames.Next()
+		if err != nil {
+			return err
+		}
+		switch t {
+		case link.FrameStdout:
+			e.result.Stdout, err = e.grow(e.result.Stdout, payload)
+		case link.FrameStderr:
+			e.result.Stderr, err = e.grow(e.result.Stderr, payload)
+		case link.FrameExit:
+			return e.exit(payload)
+		case link.FrameRefused:
+			e.refusal = new(link.Refusal)
+			return e.refusal.UnmarshalBinary(payload)
+		default: // a newer agent may say more than we understand
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (e *exchange) grow(out, payload []byte) ([]byte, error) {
+	if len(out)+len(payload) > e.limit {
+		return nil, fmt.Errorf("more than the %d bytes of output asked for: %w", e.limit, link.ErrFrame)
+	}
+	return append(out, payload...), nil
+}
+
+func (e *exchange) exit(payload []byte) error {
+	var x link.Exit
+	if err := x.UnmarshalBinary(payload); err != nil {
+		return err
+	}
+	r := &e.result
+	r.StdoutBytes, r.StderrBytes, r.TimedOut = x.StdoutBytes, x.StderrBytes, x.TimedOut
+	if r.StdoutBytes < int64(len(r.Stdout)) || r.StderrBytes < int64(len(r.Stderr)) {
+		return fmt.Errorf("output is longer than its length: %w", link.ErrFrame)
+	}
+	if !x.TimedOut {
+		r.ExitCode = &x.Code
+	}
+	return nil
+}
+
+// refused makes the error of an order that started no process.
+func refused(o ExecOrder, r link.Refusal) error {
+	detail := fmt.Errorf("agent reports %.300q", r.Text)
+	switch r.Cause {
+	case link.CauseUser:
+		return fault.BadField("linuxUser", "the guest has no user %q", o.User).
+			Hint("name a user of the guest's /etc/passwd, or leave linuxUser out").With(detail)
+	case link.CauseCommand:
+		return fault.BadField("command", "too long, or with a NUL byte").
+			Hint("keep it under 128 KiB, or send a script on stdin").With(detail)
+	case link.CauseEnv:
+		return fault.BadField("env", "too long, or with an unusable name or value").With(detail)
+	case link.CauseFailed:
+	}
+	return fmt.Errorf("start command in the guest: %w", detail)
+}

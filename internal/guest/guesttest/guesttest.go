@@ -1,0 +1,76 @@
+// Package guesttest gives tests a guest without a VM: the real agent behind a
+// socket that behaves like the agent socket of QEMU, on a machine whose clock,
+// identity and power are recorded instead of changed. Commands are real: they
+// run on the machine of the test, as whatever user it runs as.
+//
+// Tests of any package may import it; nothing else may.
+package guesttest
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/pandovm/pando/internal/agent"
+	"github.com/pandovm/pando/internal/link"
+)
+
+// Guest is an agent that serves until the test ends.
+type Guest struct {
+	// Socket is the path to dial.
+	Socket string
+	// System records what the agent was ordered to change.
+	System *System
+	// Port is the agent's port, for tests of the link itself.
+	Port *Port
+}
+
+// Option changes a guest before it starts.
+type Option func(*agent.Config)
+
+// WithAccounts gives the guest its own passwd and group files.
+func WithAccounts(t testing.TB, passwd, group string) Option {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"passwd": passwd, "group": group} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(c *agent.Config) { c.Etc = dir }
+}
+
+// Start starts an agent. It is stopped when the test ends.
+func Start(t testing.TB, options ...Option) *Guest {
+	t.Helper()
+	// A folder of its own, because a socket's path may have no more than 107 bytes.
+	dir, err := os.MkdirTemp("", "guest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	g := &Guest{Socket: filepath.Join(dir, "agent.sock"), System: new(System)}
+	if g.Port, err = Listen(g.Socket); err != nil {
+		t.Fatal(err)
+	}
+	spawner, err := agent.NewSpawner(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := agent.Config{
+		Port: g.Port, System: g.System, Spawner: spawner,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: link.Version,
+	}
+	for _, o := range options {
+		o(&c)
+	}
+	served := make(chan error, 1)
+	go func() { served <- agent.New(c).Serve(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-served; err != nil {
+			t.Errorf("agent ended: %v", err)
+		}
+	})
+	return g
+}
