@@ -137,14 +137,14 @@ func remedyFor(err error, unreached bool) string {
 	}
 }
 
-// cause drops the wrapping that repeats the method and the URL.
+// cause drops the one layer of wrapping that repeats the method and the URL.
 func cause(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
 		return op
 	}
 	type urlError interface{ Unwrap() error }
-	if u, ok := err.(urlError); ok { //nolint:errorlint // exactly one layer is to be removed
+	if u, ok := err.(urlError); ok {
 		if inner := u.Unwrap(); inner != nil {
 			return inner
 		}

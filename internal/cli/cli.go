@@ -28,7 +28,7 @@ func New(d Deps) *cobra.Command {
 // the exit code. It prints errors itself and does not exit.
 func Run(ctx context.Context, d Deps, args []string) int {
 	a := newApp(d)
-	root := a.root()
+	root := a.root() //nolint:contextcheck // the commands get ctx from ExecuteContext
 	root.SetArgs(args)
 	return a.finish(ctx, root.ExecuteContext(ctx), args)
 }

@@ -68,7 +68,6 @@ func newLab(t *testing.T, handler http.Handler) *lab {
 	if handler != nil {
 		server := httptest.NewServer(handler)
 		t.Cleanup(server.Close)
-		t.Cleanup(http.DefaultClient.CloseIdleConnections)
 		l.env["PANDO_URL"] = server.URL
 	}
 	l.Deps = cli.Deps{
@@ -86,9 +85,7 @@ func (l *lab) run(ctx context.Context, args ...string) int {
 	if l.IO == nil {
 		l.IO = &cli.IOStreams{In: strings.NewReader(l.in), Out: &l.out, Err: &l.err, Width: 80}
 	}
-	code := cli.Run(ctx, l.Deps, args)
-	http.DefaultClient.CloseIdleConnections()
-	return code
+	return cli.Run(ctx, l.Deps, args)
 }
 
 // transcript is all that a user sees.

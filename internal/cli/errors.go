@@ -83,7 +83,7 @@ func (a *app) report(err error) {
 func (a *app) reportFor(subject string, err error) {
 	e := a.describe(err)
 	if a.json {
-		writeJSON(a.IO.Err, map[string]*api.Error{"error": e})
+		_ = writeJSON(a.IO.Err, map[string]*api.Error{"error": e})
 		return
 	}
 	if subject != "" {

@@ -41,25 +41,30 @@ func TestExecRequest(t *testing.T) {
 		want  api.ExecRequest
 	}{
 		"one argument is shell text": {
-			"", []string{"web", "cd / && ls | wc -l"},
+			"",
+			[]string{"web", "cd / && ls | wc -l"},
 			api.ExecRequest{Command: "cd / && ls | wc -l", TimeoutMs: new(int64(30_000))},
 		},
 		"several are quoted": {
-			"", []string{"web", "--", "printf", "%s\n", "it's", "$HOME", ""},
+			"",
+			[]string{"web", "--", "printf", "%s\n", "it's", "$HOME", ""},
 			api.ExecRequest{Command: `'printf' '%s` + "\n" + `' 'it'\''s' '$HOME' ''`, TimeoutMs: new(int64(30_000))},
 		},
 		"options before and after the name": {
-			"", []string{"--user", "root", "web", "--env", "A=1", "--env", "B=x=y,z", "--timeout", "2m", "--", "ls", "-l"},
+			"",
+			[]string{"--user", "root", "web", "--env", "A=1", "--env", "B=x=y,z", "--timeout", "2m", "--", "ls", "-l"},
 			api.ExecRequest{
 				Command: "'ls' -l", LinuxUser: new("root"), Env: map[string]string{"A": "1", "B": "x=y,z"}, TimeoutMs: new(int64(120_000)),
 			},
 		},
 		"stdin": {
-			"a\x00b\n", []string{"web", "cat"},
+			"a\x00b\n",
+			[]string{"web", "cat"},
 			api.ExecRequest{Command: "cat", TimeoutMs: new(int64(30_000)), Stdin: new("YQBiCg==")},
 		},
 		"no stdin": {
-			"ignored", []string{"web", "-n", "cat"},
+			"ignored",
+			[]string{"web", "-n", "cat"},
 			api.ExecRequest{Command: "cat", TimeoutMs: new(int64(30_000))},
 		},
 	}

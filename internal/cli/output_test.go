@@ -189,15 +189,18 @@ func TestDoctor(t *testing.T) {
 				{Name: "qemu", Status: cli.CheckOK, Detail: "qemu-system-x86_64 7.2.22"},
 				{Name: "kvm", Status: cli.CheckWarn, Detail: "this host has none: VMs are emulated", Fix: "use a host with VT-x or AMD-V"},
 			},
-			[]string{"doctor"}, 0,
+			[]string{"doctor"},
+			0,
 		},
 		"doctor-bad": {
 			[]cli.Check{{Name: "qemu-img", Status: cli.CheckFail, Detail: "not found", Fix: "apt-get install qemu-utils"}},
-			[]string{"doctor", "--quick"}, 1,
+			[]string{"doctor", "--quick"},
+			1,
 		},
 		"doctor-bad-json": {
 			[]cli.Check{{Name: "qemu-img", Status: cli.CheckFail, Detail: "not found", Fix: "apt-get install qemu-utils"}},
-			[]string{"doctor", "--quick", "--json"}, 1,
+			[]string{"doctor", "--quick", "--json"},
+			1,
 		},
 	}
 	for name, tt := range tests {

@@ -68,7 +68,7 @@ func (t *task) onLong(ctx context.Context, f func(context.Context)) {
 	})
 }
 
-// step says what the work does now, at once.
+// step says, at once, that the work has gone on to something else.
 func (t *task) step(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,6 +80,16 @@ func (t *task) step(text string) {
 		t.note("  done: " + previous.text + " (" + t.a.took(previous.start) + ")")
 	}
 	t.open()
+}
+
+// explain says, at once, what the present step turned out to be.
+func (t *task) explain(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.now.Store(&stage{text, t.now.Load().start})
+		t.open()
+	}
 }
 
 // end removes the spinner and stops everything that begin and onLong started.

@@ -92,7 +92,7 @@ func announceBuild(ctx context.Context, c *pando.Client, ref *string, t *task) {
 			wanted = image.Name == *ref || slices.Contains(image.Aliases, *ref)
 		}
 		if wanted && !image.Built {
-			t.step("building image " + printable(image.Name) + ", once: this takes some minutes")
+			t.explain("building image " + printable(image.Name) + ", once: this takes some minutes")
 		}
 	}
 }
