@@ -36,23 +36,29 @@ func decodeBody(w http.ResponseWriter, r *http.Request, op Operation, v any) err
 }
 
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
 	conn := http.NewResponseController(w)
 	// Not every writer has a connection, and one without needs no deadline.
 	_ = conn.SetReadDeadline(time.Now().Add(bodyPatience)) //nolint:forbidigo // The connection's own clock.
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	_ = conn.SetReadDeadline(time.Time{})
-	var tooLarge *http.MaxBytesError
+	var exceeded *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge):
-		return nil, (&fault.Error{Code: api.CodePayloadTooLarge, Message: "the body is too large"}).
-			Hint("send at most %d bytes", tooLarge.Limit)
+	case errors.As(err, &exceeded):
+		return nil, tooLarge(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, (&fault.Error{Code: api.CodeBadRequest, Message: "the body did not arrive in time"}).
-			Hint("send it within %s", bodyPatience)
+		return nil, fault.BadField("body", "did not arrive in time").Hint("send it within %s", bodyPatience).With(err)
 	case err != nil:
-		return nil, (&fault.Error{Code: api.CodeBadRequest, Message: "the body broke off", Remedy: "send it whole"}).With(err)
+		return nil, fault.BadField("body", "broke off").Hint("send it whole").With(err)
 	}
 	return data, nil
+}
+
+func tooLarge(limit int64) error {
+	f := &fault.Error{Code: api.CodePayloadTooLarge, Field: "body", Message: "body: is too large"}
+	return f.Hint("send at most %d bytes", limit)
 }
 
 // decodeObject decodes strictly, unlike encoding/json: names match exactly,

@@ -107,7 +107,7 @@ func (s *server) finish(e *exchange, r *http.Request) {
 			s.logExchange(e, r)
 			panic(http.ErrAbortHandler)
 		}
-		s.fail(e, r, err)
+		s.fail(e, err)
 	}
 	s.logExchange(e, r)
 }

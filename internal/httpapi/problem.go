@@ -60,7 +60,7 @@ func problem(err error, requestID string) api.Error {
 }
 
 // fail answers with err and leaves it to the access log.
-func (s *server) fail(e *exchange, _ *http.Request, err error) {
+func (s *server) fail(e *exchange, err error) {
 	e.err = err
 	p := problem(err, e.id)
 	if p.Code == api.CodeMissingCredentials || p.Code == api.CodeInvalidAPIKey {

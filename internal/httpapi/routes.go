@@ -90,7 +90,7 @@ func (s *server) mount(routes []route) {
 func (s *server) serve(e *exchange, r *http.Request) {
 	escaped := r.URL.EscapedPath()
 	if r.RequestURI == "*" || path.Clean("/"+escaped) != strings.TrimSuffix(escaped, "/") && escaped != "/" {
-		s.fail(e, r, noRoute())
+		s.fail(e, noRoute())
 		return
 	}
 	s.mux.ServeHTTP(e, r)
@@ -121,12 +121,9 @@ func (s *server) refuse(f *fault.Error, allowed []string) http.Handler {
 // writer that ServeHTTP gave it.
 func (s *server) handler(f func(*exchange, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e, ok := w.(*exchange)
-		if !ok {
-			e = s.newExchange(w, r)
-		}
+		e := w.(*exchange) //nolint:forcetypeassert // See above.
 		if err := f(e, r); err != nil {
-			s.fail(e, r, err)
+			s.fail(e, err)
 		}
 	})
 }

@@ -1,0 +1,238 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/httpapi"
+	"github.com/pandovm/pando/internal/snapshot"
+	"github.com/pandovm/pando/internal/vm"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	_ httpapi.VMs       = (*vm.Manager)(nil)
+	_ httpapi.Snapshots = (*snapshot.Service)(nil)
+)
+
+const key = "test-key"
+
+// fakeVMs has a function per use case; a nil one must not be called.
+type fakeVMs struct {
+	create   func(context.Context, vm.CreateParams) (vm.VM, error)
+	get      func(context.Context, string) (vm.VM, error)
+	list     func(context.Context, vm.Filter) ([]vm.VM, map[api.State]int, error)
+	start    func(context.Context, string) (vm.VM, error)
+	pause    func(context.Context, string) (vm.VM, error)
+	stop     func(context.Context, string) (vm.VM, error)
+	remove   func(context.Context, string) error
+	snapshot func(context.Context, string, vm.SnapshotParams) (snapshot.Snapshot, time.Duration, error)
+	fork     func(context.Context, string, vm.ForkParams) (vm.ForkOutcome, error)
+	exec     func(context.Context, string, vm.ExecParams) (vm.ExecResult, error)
+}
+
+func (f *fakeVMs) Create(ctx context.Context, p vm.CreateParams) (vm.VM, error) {
+	return f.create(ctx, p)
+}
+func (f *fakeVMs) Get(ctx context.Context, ref string) (vm.VM, error)   { return f.get(ctx, ref) }
+func (f *fakeVMs) Start(ctx context.Context, ref string) (vm.VM, error) { return f.start(ctx, ref) }
+func (f *fakeVMs) Pause(ctx context.Context, ref string) (vm.VM, error) { return f.pause(ctx, ref) }
+func (f *fakeVMs) Stop(ctx context.Context, ref string) (vm.VM, error)  { return f.stop(ctx, ref) }
+func (f *fakeVMs) Delete(ctx context.Context, ref string) error         { return f.remove(ctx, ref) }
+
+func (f *fakeVMs) List(ctx context.Context, filter vm.Filter) ([]vm.VM, map[api.State]int, error) {
+	return f.list(ctx, filter)
+}
+
+func (f *fakeVMs) Snapshot(ctx context.Context, ref string, p vm.SnapshotParams) (snapshot.Snapshot, time.Duration, error) {
+	return f.snapshot(ctx, ref, p)
+}
+
+func (f *fakeVMs) Fork(ctx context.Context, ref string, p vm.ForkParams) (vm.ForkOutcome, error) {
+	return f.fork(ctx, ref, p)
+}
+
+func (f *fakeVMs) Exec(ctx context.Context, ref string, p vm.ExecParams) (vm.ExecResult, error) {
+	return f.exec(ctx, ref, p)
+}
+
+type fakeSnapshots struct {
+	get    func(context.Context, string) (snapshot.Snapshot, error)
+	list   func(context.Context, snapshot.Filter) ([]snapshot.Snapshot, int, error)
+	remove func(context.Context, string) error
+}
+
+func (f *fakeSnapshots) Get(ctx context.Context, ref string) (snapshot.Snapshot, error) {
+	return f.get(ctx, ref)
+}
+
+func (f *fakeSnapshots) List(ctx context.Context, filter snapshot.Filter) ([]snapshot.Snapshot, int, error) {
+	return f.list(ctx, filter)
+}
+func (f *fakeSnapshots) Delete(ctx context.Context, ref string) error { return f.remove(ctx, ref) }
+
+type fakeImages struct {
+	list func(context.Context) ([]api.Image, error)
+}
+
+func (f *fakeImages) List(ctx context.Context) ([]api.Image, error) { return f.list(ctx) }
+
+// lab is the API on a real listener over fakes, with a client and the log.
+type lab struct {
+	t         *testing.T
+	vms       *fakeVMs
+	snapshots *fakeSnapshots
+	images    *fakeImages
+	handler   http.Handler
+	url       string
+	client    *http.Client
+	log       *logBuffer
+}
+
+func moment() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// newLab makes a lab in which no snapshot exists and nothing else may be called.
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{t: t, vms: &fakeVMs{}, snapshots: &fakeSnapshots{}, images: &fakeImages{}, log: &logBuffer{}}
+	l.snapshots.get = func(_ context.Context, ref string) (snapshot.Snapshot, error) {
+		return snapshot.Snapshot{}, fault.NotFound("snapshot", ref)
+	}
+	l.handler = newHandler(t, l)
+	srv := httptest.NewServer(l.handler)
+	t.Cleanup(srv.Close)
+	l.url, l.client = srv.URL, srv.Client()
+	// Redirects are answers too, and none is expected.
+	l.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return l
+}
+
+func newHandler(tb testing.TB, l *lab) http.Handler {
+	tb.Helper()
+	h, err := httpapi.New(httpapi.Config{
+		VMs: l.vms, Snapshots: l.snapshots, Images: l.images, APIKey: key,
+		Status: api.Status{Status: "ok", Version: "1.2.3", Accelerator: "tcg"},
+		Now:    moment, Log: slog.New(slog.NewJSONHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return h
+}
+
+// answer is a response whose body was read.
+type answer struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   []byte
+}
+
+// send sends a request with the key; headers are pairs and can replace it.
+func (l *lab) send(method, path, body string, headers ...string) answer {
+	l.t.Helper()
+	req, err := http.NewRequestWithContext(l.t.Context(), method, l.url+path, strings.NewReader(body))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Del(headers[i])
+		if headers[i+1] != "" {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+	}
+	resp, err := l.client.Do(req)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusNoContent && resp.Header.Get("Content-Type") != "application/json" {
+		l.t.Errorf("%s %s: content type %q", method, path, resp.Header.Get("Content-Type"))
+	}
+	return answer{l.t, resp.StatusCode, resp.Header, data}
+}
+
+// ok decodes a successful answer into v.
+func (a answer) ok(status int, v any) {
+	a.t.Helper()
+	if a.status != status {
+		a.t.Fatalf("got status %d, want %d: %s", a.status, status, a.body)
+	}
+	if err := json.Unmarshal(a.body, v); err != nil {
+		a.t.Fatalf("decode %s: %v", a.body, err)
+	}
+}
+
+// failed checks the envelope of an error answer and returns it.
+func (a answer) failed(status int, code api.Code, field string) api.Error {
+	a.t.Helper()
+	var e api.Error
+	dec := json.NewDecoder(bytes.NewReader(a.body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&e); err != nil {
+		a.t.Fatalf("decode %d %s: %v", a.status, a.body, err)
+	}
+	if a.status != status || e.Code != code || e.Field != field {
+		a.t.Errorf("got %d %s, want %d %s of field %q", a.status, a.body, status, code, field)
+	}
+	if e.Message == "" || e.Remedy == "" || e.RequestID != a.header.Get("X-Request-Id") || e.RequestID == "" {
+		a.t.Errorf("the envelope lacks message, remedy or request id: %s", a.body)
+	}
+	return e
+}
+
+// logBuffer keeps log lines.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+// line waits for the log line of a request: it is written after the answer.
+func (b *logBuffer) line(t *testing.T, requestID string) map[string]any {
+	t.Helper()
+	for {
+		b.mu.Lock()
+		text := b.buf.String()
+		b.mu.Unlock()
+		for raw := range strings.Lines(text) {
+			var line map[string]any
+			if err := json.Unmarshal([]byte(raw), &line); err != nil {
+				t.Fatal(err)
+			}
+			if line["request_id"] == requestID {
+				return line
+			}
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal("the request was not logged")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
