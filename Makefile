@@ -8,15 +8,15 @@ SHELL := bash
 .NOTPARALLEL:
 
 GO       ?= go
-CC       ?= gcc
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 IMAGES   ?= pando/busybox pando/debian
 FUZZTIME ?= 30s
 
 COWRAM    := internal/memory/cowram.so
 AGENT     := internal/agentbin/files/pando-agent
-GOSOURCES  = $(shell find api cmd internal sdk -name '*.go' -not -name '*_test.go' 2>/dev/null)
-EMBEDDED   = $(shell find images internal/store/migrations -type f 2>/dev/null)
+# All that the binaries are made of. What the build itself puts there is left out.
+SOURCES    = go.mod go.sum $(shell find api cmd images internal sdk -type f \
+	-not -name '*_test.go' -not -path '*/testdata/*' -not -path '$(AGENT)' -not -name 'cowram.so*')
 LINT       = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 ##@ Use
@@ -46,23 +46,25 @@ build: bin/pando bin/pando-agent ## Build bin/pando and bin/pando-agent
 images: build ## Build the base images into the cache, once
 	bin/pando image build $(IMAGES)
 
-# Loaded into QEMU, so it may depend on nothing but the C library.
-$(COWRAM): internal/memory/cowram.c
-	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -Wl,-z,now -Wl,-z,relro -o $@ $< -ldl -lpthread
+$(COWRAM): $(wildcard internal/memory/cowram/*) internal/memory/Makefile
+	$(MAKE) --no-print-directory -C internal/memory cowram.so
 
-bin/pando-agent: $(GOSOURCES) go.mod
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/pando-agent
+# No version from git in it: images contain the agent, and every commit would
+# make them out of date.
+bin/pando-agent: $(SOURCES)
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./cmd/pando-agent
 
 # A copy that keeps its time stamp: the embedded agent is rebuilt only when it changes.
 $(AGENT): bin/pando-agent
 	@cmp -s $< $@ && touch $@ || install -m 0755 $< $@
 
-bin/pando: $(COWRAM) $(AGENT) $(GOSOURCES) $(EMBEDDED) go.mod
+bin/pando: $(COWRAM) $(AGENT) $(SOURCES)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/pando
 
 .PHONY: clean
 clean: ## Remove what the build made (not the image cache)
-	rm -rf bin build $(COWRAM) $(AGENT)
+	rm -rf bin build $(AGENT)
+	$(MAKE) --no-print-directory -C internal/memory clean
 
 ##@ Test
 

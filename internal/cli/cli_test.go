@@ -178,9 +178,13 @@ func (fakeImages) Show(_ context.Context, name string) (api.Image, error) {
 	return api.Image{}, fault.NotFound("image", name)
 }
 
-func (f fakeImages) Build(ctx context.Context, name string, step func(string)) (api.Image, error) {
-	step("unpacking packages")
-	step("booting")
+func (f fakeImages) Build(ctx context.Context, name string, progress func(string, int64, int64)) (api.Image, error) {
+	for done := range int64(11) {
+		progress("unpacking packages", done, 10)
+	}
+	progress("booting", 0, 0)
+	progress("unpacking packages", 9, 10) // steps may alternate
+	progress("booting", 0, 0)
 	return f.Show(ctx, name)
 }
 

@@ -13,9 +13,10 @@ type Images interface {
 	List(ctx context.Context) ([]api.Image, error)
 	// Show returns one image by name or alias.
 	Show(ctx context.Context, name string) (api.Image, error)
-	// Build builds an image, or returns it if it is built. It calls step, from
-	// one goroutine at a time, with the name of each step that begins.
-	Build(ctx context.Context, name string, step func(name string)) (api.Image, error)
+	// Build builds an image, or returns it if it is built. It tells progress what
+	// it does and how far that is, in units of its own; total is 0 while nobody
+	// knows. Any goroutine may do that, until Build returns.
+	Build(ctx context.Context, name string, progress func(step string, done, total int64)) (api.Image, error)
 	// Remove deletes a built image from the cache.
 	Remove(ctx context.Context, name string) error
 }

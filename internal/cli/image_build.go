@@ -48,7 +48,9 @@ func (a *app) buildEach(ctx context.Context, names []string) error {
 	for _, name := range names {
 		start := a.Now()
 		t := a.begin("building " + printable(name))
-		image, err := a.Images.Build(ctx, name, func(step string) { t.step(printable(name) + ": " + printable(step)) })
+		image, err := a.Images.Build(ctx, name, func(step string, done, total int64) {
+			t.step(printable(name)+": "+printable(step), done, total)
+		})
 		t.end()
 		if err != nil {
 			return err
