@@ -3,7 +3,7 @@ package qemu
 import (
 	"context"
 	"errors"
-	"fmt"
+	"sync"
 
 	"github.com/pandovm/pando/internal/qemu/qmp"
 )
@@ -17,43 +17,27 @@ const (
 	StatusPaused        Status = "paused"
 	StatusPrelaunch     Status = "prelaunch"
 	StatusIncoming      Status = "inmigrate"
-	StatusSaved         Status = "postmigrate"
 	StatusGuestPanicked Status = "guest-panicked"
 	StatusShutdown      Status = "shutdown"
 	StatusIOError       Status = "io-error"
-
-	// statusFinishing ends by itself within a millisecond.
-	statusFinishing Status = "finish-migrate"
 )
 
 // Monitor gives orders to one running QEMU. Methods are safe for concurrent
 // use; each is one command unless it says otherwise.
-type Monitor struct{ client *qmp.Client }
+type Monitor struct {
+	client *qmp.Client
 
-// Connect dials the monitor at sock, waiting for QEMU to come up until ctx
-// ends, and prepares it for SaveState and LoadState.
+	mu   sync.Mutex
+	sets []int64 // descriptors of past savings that QEMU still holds
+}
+
+// Connect dials the monitor at sock, waiting for QEMU to come up until ctx ends.
 func Connect(ctx context.Context, sock string) (*Monitor, error) {
 	client, err := qmp.Dial(ctx, sock)
 	if err != nil {
 		return nil, err
 	}
-	m := &Monitor{client: client}
-	if err := m.setCapabilities(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare monitor: %w", err), client.Close())
-	}
-	return m, nil
-}
-
-// setCapabilities keeps RAM out of the saved state and makes its completion an
-// event.
-func (m *Monitor) setCapabilities(ctx context.Context) error {
-	type capability struct {
-		Name  string `json:"capability"`
-		State bool   `json:"state"`
-	}
-	return m.client.Execute(ctx, "migrate-set-capabilities", struct {
-		Capabilities []capability `json:"capabilities"`
-	}{[]capability{{"x-ignore-shared", true}, {"events", true}}}, nil)
+	return &Monitor{client: client}, nil
 }
 
 // Client is the connection below, for orders that have no method here.
@@ -75,23 +59,8 @@ func (m *Monitor) Close() error { return m.client.Close() }
 // the disk. A stopped machine stays stopped.
 func (m *Monitor) Stop(ctx context.Context) error { return m.client.Execute(ctx, "stop", nil, nil) }
 
-// Cont lets the virtual CPUs run. QEMU reports a saved state as complete a moment
-// before it allows that; Cont waits for it. Elsewhere it is one command.
-func (m *Monitor) Cont(ctx context.Context) error {
-	settled := false
-	for {
-		err := m.client.Execute(ctx, "cont", nil, nil)
-		var refused *qmp.CommandError
-		if settled || !errors.As(err, &refused) {
-			return err
-		}
-		status, statusErr := m.Status(ctx)
-		if statusErr != nil || status != statusFinishing && status != StatusSaved {
-			return errors.Join(err, statusErr)
-		}
-		settled = status == StatusSaved // another refusal is not for being early
-	}
-}
+// Cont lets the virtual CPUs run.
+func (m *Monitor) Cont(ctx context.Context) error { return m.client.Execute(ctx, "cont", nil, nil) }
 
 // SystemPowerdown presses the power button; the guest may ignore it.
 func (m *Monitor) SystemPowerdown(ctx context.Context) error {

@@ -53,6 +53,7 @@ func BenchmarkPause(b *testing.B) {
 			b.ReportMetric(float64(info.Size()), "state-bytes")
 		}
 		_ = state.Close()
+		step("stream", func() error { return p.monitor.Stream(context.Background(), next, qemu.DiskNode, m.Disk) })
 		node = next
 	}
 	for name, total := range steps {

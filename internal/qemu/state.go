@@ -5,15 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pandovm/pando/internal/qemu/qmp"
 )
 
 const (
-	// stateName is the descriptor's name inside QEMU.
+	// stateName is the name of a state's descriptor inside QEMU.
 	stateName = "pando-state"
-	// eventRoom is enough for the events of one saving or loading, with room
+	// maxState bounds what QEMU may write as its state; a usual one has 10 KB.
+	maxState = 64 << 20
+	// eventRoom is enough for the events of one loading or block job, with room
 	// for others that happen at the same time.
 	eventRoom = 64
 )
@@ -22,42 +27,111 @@ const (
 // another machine. QEMU ends itself then, with the detail on its stderr.
 var ErrStateRejected = errors.New("qemu rejected the saved state")
 
-// Saving is a prepared SaveState: QEMU already holds the descriptor.
+// Saving is a prepared SaveState: QEMU already holds the descriptor to write to.
+//
+// That is a file in memory, not the caller's: QEMU keeps its descriptor until
+// the next saving, and must not be able to change a file that was published.
 type Saving struct {
 	monitor *Monitor
-	events  <-chan qmp.Event
-	cancel  func()
+	set     int64    // QEMU's number for the descriptor
+	written *os.File // what QEMU writes
+	to      *os.File
 }
 
-// PrepareSave hands f to QEMU ahead of the pause. The state goes to f's current
-// offset. Call Run or Cancel exactly once.
+// PrepareSave does ahead of the pause what a saving into f needs. Call Run or
+// Cancel exactly once, and only one saving at a time.
 func (m *Monitor) PrepareSave(ctx context.Context, f *os.File) (*Saving, error) {
-	if err := m.client.Execute(ctx, "getfd", fdName{stateName}, nil, f); err != nil {
+	if err := m.dropSets(ctx); err != nil {
 		return nil, fmt.Errorf("prepare state: %w", err)
 	}
-	events, cancel := m.client.Subscribe(eventRoom)
-	return &Saving{monitor: m, events: events, cancel: cancel}, nil
+	fd, err := unix.MemfdCreate(stateName, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("prepare state: %w", err)
+	}
+	s := &Saving{monitor: m, written: os.NewFile(uintptr(fd), stateName), to: f}
+	if err := s.handOver(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare state: %w", err), s.written.Close())
+	}
+	return s, nil
 }
 
-// Run writes the device state and returns when all of it is written (not
-// synced). The machine must be stopped, and is in StatusSaved afterwards, from
-// where Cont goes on. Disk nodes are closed for writing in between: switch
-// overlays before.
-func (s *Saving) Run(ctx context.Context) error {
-	defer s.cancel()
-	if err := s.monitor.client.Execute(ctx, "migrate", stateURI(), nil); err != nil {
-		return fmt.Errorf("save state: %w", err)
+// handOver gives QEMU a descriptor that can only be written to: it opens a
+// descriptor of a set only in the mode that the descriptor has.
+func (s *Saving) handOver(ctx context.Context) error {
+	end, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", s.written.Fd()), os.O_WRONLY, 0)
+	if err != nil {
+		return err
 	}
-	if err := s.monitor.migrated(ctx, s.events); err != nil {
+	var set struct {
+		ID int64 `json:"fdset-id"`
+	}
+	err = s.monitor.client.Execute(ctx, "add-fd", nil, &set, end)
+	s.set = set.ID
+	return errors.Join(err, end.Close())
+}
+
+// Run writes the device state to f at its offset and returns when all of it is
+// there (not synced). The machine must be stopped and stays so. RAM and disk
+// are not in the state, and the disk goes on being QEMU's.
+func (s *Saving) Run(ctx context.Context) error {
+	// This command is the core of a migration's last phase and nothing else: it
+	// starts no thread, tracks no dirty pages and does not close the disk's
+	// chain, each file of which would cost a millisecond to open again.
+	err := s.monitor.client.Execute(ctx, "xen-save-devices-state", struct {
+		Filename string `json:"filename"`
+		Live     bool   `json:"live"`
+	}{fmt.Sprintf("/dev/fdset/%d", s.set), false}, nil)
+	if err == nil {
+		err = s.copy()
+	}
+	if err := errors.Join(err, s.end()); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
 	return nil
 }
 
-// Cancel takes the descriptor back from QEMU.
+func (s *Saving) copy() error {
+	if _, err := s.written.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	n, err := io.Copy(s.to, io.LimitReader(s.written, maxState+1))
+	if err == nil && (n == 0 || n > maxState) {
+		err = fmt.Errorf("qemu wrote a state of %d bytes", n)
+	}
+	return err
+}
+
+// Cancel gives up a saving that was not run.
 func (s *Saving) Cancel(ctx context.Context) error {
-	s.cancel()
-	return s.monitor.client.Execute(ctx, "closefd", fdName{stateName}, nil)
+	return errors.Join(s.end(), s.monitor.dropSets(ctx))
+}
+
+// end gives the memory back. QEMU's own descriptor is taken from it later: a
+// command more would be part of the pause.
+func (s *Saving) end() error {
+	s.monitor.oweSet(s.set)
+	return errors.Join(s.written.Truncate(0), s.written.Close())
+}
+
+func (m *Monitor) oweSet(set int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sets = append(m.sets, set)
+}
+
+// dropSets makes QEMU close the descriptors of earlier savings.
+func (m *Monitor) dropSets(ctx context.Context) error {
+	m.mu.Lock()
+	sets := m.sets
+	m.sets = nil
+	m.mu.Unlock()
+	var errs []error
+	for _, set := range sets {
+		errs = append(errs, m.client.Execute(ctx, "remove-fd", struct {
+			Set int64 `json:"fdset-id"`
+		}{set}, nil))
+	}
+	return errors.Join(errs...)
 }
 
 // SaveState is PrepareSave and Run in one.
@@ -71,39 +145,48 @@ func (m *Monitor) SaveState(ctx context.Context, f *os.File) error {
 
 // LoadState reads a device state from f's current offset into a machine that
 // was started with Incoming. f must be an open file description of its own:
-// concurrent loads of one state must not share an offset. The machine is
-// stopped afterwards. A state that does not fit is ErrStateRejected, and ends
-// the process.
+// concurrent loads of one state must not share an offset. RAM must be in place
+// before. The machine is stopped afterwards. A state that does not fit is
+// ErrStateRejected, and ends the process.
 func (m *Monitor) LoadState(ctx context.Context, f *os.File) error {
-	if err := m.client.Execute(ctx, "getfd", fdName{stateName}, nil, f); err != nil {
-		return fmt.Errorf("load state: %w", err)
-	}
 	events, cancel := m.client.Subscribe(eventRoom)
 	defer cancel()
-	err := m.client.Execute(ctx, "migrate-incoming", stateURI(), nil)
-	if err == nil {
-		err = m.migrated(ctx, events)
-	}
-	if errors.Is(err, qmp.ErrGone) {
-		err = fmt.Errorf("%w: %w", ErrStateRejected, err)
-	}
-	if err != nil {
+	if err := m.load(ctx, f, events); err != nil {
+		if errors.Is(err, qmp.ErrGone) {
+			err = fmt.Errorf("%w: %w", ErrStateRejected, err)
+		}
 		return fmt.Errorf("load state: %w", err)
 	}
 	return nil
 }
 
-type fdName struct {
-	Name string `json:"fdname"`
-}
-
-func stateURI() any {
-	return struct {
+func (m *Monitor) load(ctx context.Context, f *os.File, events <-chan qmp.Event) error {
+	type capability struct {
+		Name  string `json:"capability"`
+		State bool   `json:"state"`
+	}
+	err := m.client.Execute(ctx, "migrate-set-capabilities", struct {
+		Capabilities []capability `json:"capabilities"`
+	}{[]capability{{"events", true}}}, nil)
+	if err != nil {
+		return err
+	}
+	err = m.client.Execute(ctx, "getfd", struct {
+		Name string `json:"fdname"`
+	}{stateName}, nil, f)
+	if err != nil {
+		return err
+	}
+	err = m.client.Execute(ctx, "migrate-incoming", struct {
 		URI string `json:"uri"`
-	}{"fd:" + stateName}
+	}{"fd:" + stateName}, nil)
+	if err != nil {
+		return err
+	}
+	return m.migrated(ctx, events)
 }
 
-// migrated waits until QEMU says that the migration has ended.
+// migrated waits until QEMU says that the loading has ended.
 func (m *Monitor) migrated(ctx context.Context, events <-chan qmp.Event) error {
 	for {
 		select {
@@ -111,8 +194,7 @@ func (m *Monitor) migrated(ctx context.Context, events <-chan qmp.Event) error {
 			if !ok {
 				return m.lost()
 			}
-			ended, err := m.migrationEnd(ctx, event)
-			if ended || err != nil {
+			if ended, err := migrationResult(event); ended || err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -129,7 +211,7 @@ func (m *Monitor) lost() error {
 	return errors.New("more events than there was room for")
 }
 
-func (m *Monitor) migrationEnd(ctx context.Context, event qmp.Event) (bool, error) {
+func migrationResult(event qmp.Event) (ended bool, err error) {
 	if event.Name != "MIGRATION" {
 		return false, nil
 	}
@@ -143,18 +225,8 @@ func (m *Monitor) migrationEnd(ctx context.Context, event qmp.Event) (bool, erro
 	case "completed":
 		return true, nil
 	case "failed", "cancelled":
-		return true, m.migrationError(ctx, data.Status)
+		return true, ErrStateRejected
 	default:
 		return false, nil
 	}
-}
-
-func (m *Monitor) migrationError(ctx context.Context, status string) error {
-	var answer struct {
-		Detail string `json:"error-desc"`
-	}
-	if err := m.client.Execute(ctx, "query-migrate", nil, &answer); err != nil {
-		return fmt.Errorf("migration %s: %w", status, err)
-	}
-	return fmt.Errorf("migration %s: %s", status, answer.Detail)
 }
