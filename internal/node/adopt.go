@@ -49,9 +49,7 @@ func (n *Node) adopt(ctx context.Context, id string) error {
 	n.mu.Lock()
 	n.machines[id] = m
 	n.mu.Unlock()
-	if err := n.layers.Hold(id, idsOf(rec.layers())...); err != nil {
-		return fmt.Errorf("hold layers: %w", err)
-	}
+	n.layers.Hold(id, idsOf(rec.layers())...)
 	if rec.Phase == phaseRunning && rec.Process.Alive() {
 		return n.takeOver(ctx, m)
 	}

@@ -82,7 +82,8 @@ func (n *Node) assemble(ctx context.Context, m *machine, o image.BakeOrder) erro
 		Kernel: kernel, Initrd: initrd, Append: o.Append,
 	}
 	m.rec.Disk = Disk{SizeBytes: int64(o.Resources.Storage) << 20, Chain: []layer.Layer{root}}
-	return n.layers.Hold(m.id, idsOf(m.rec.layers())...)
+	n.layers.Hold(m.id, idsOf(m.rec.layers())...)
+	return nil
 }
 
 // importFile copies a file into a layer.
@@ -130,17 +131,20 @@ func awaitSettled(ctx context.Context, k *guest.Link) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		settled, state, err := k.Settled(ctx)
+		s, err := k.Settled(ctx)
 		if err != nil {
 			return fmt.Errorf("ask whether the guest has settled: %w", err)
 		}
-		if settled {
+		if s.Settled && len(s.Failed) > 0 {
+			return fmt.Errorf("units %v failed", s.Failed)
+		}
+		if s.Settled {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the guest has not settled, its state is %q: %w", state, context.Cause(ctx))
+			return fmt.Errorf("the guest has not settled, its state is %q: %w", s.State, context.Cause(ctx))
 		}
 	}
 }
@@ -178,9 +182,7 @@ func (n *Node) Import(ctx context.Context, dir, id string) error {
 	if err != nil {
 		return corrupt(err)
 	}
-	if err := n.layers.Hold(id, idsOf(man.layers())...); err != nil {
-		return fmt.Errorf("import image: %w", err)
-	}
+	n.layers.Hold(id, idsOf(man.layers())...)
 	for _, l := range man.layers() {
 		if err := n.layers.Link(filepath.Join(dir, "layers", string(l.ID)), l); err != nil {
 			return errors.Join(fmt.Errorf("import image: %w", err), n.layers.Drop(id))

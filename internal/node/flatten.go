@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/pandovm/pando/internal/disk"
+	"github.com/pandovm/pando/internal/layer"
 )
 
 // flattening shortens the disk chain of a running VM: everything between the
@@ -59,10 +60,7 @@ func (n *Node) stream(ctx context.Context, m *machine, l *live, node string) err
 		return fmt.Errorf("the chain has %d files", len(chain))
 	}
 	base := chain[len(chain)-1]
-	name, err := filepath.Rel(m.paths.run(), base.File)
-	if err != nil {
-		return err
-	}
+	name := n.disks.BackingName(layer.ID(filepath.Base(base.File)))
 	return l.monitor.Stream(ctx, node, base.Name, name)
 }
 

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/pandovm/pando/api"
@@ -62,13 +61,11 @@ type brood struct {
 // hatchery starts to write out the memory and holds what the children need.
 func (n *Node) hatchery(ctx context.Context, f *frozen) *brood {
 	w := &brood{owner: "fork-" + string(f.manifest.State.ID), disk: f.manifest, done: make(chan struct{}), frozen: f}
-	err := n.layers.Hold(w.owner, idsOf(f.manifest.layers())...)
+	n.layers.Hold(w.owner, idsOf(f.manifest.layers())...)
 	go func() {
 		defer close(w.done)
-		man, _, rerr := n.readMemory(ctx, f)
-		w.man, w.err = man, errors.Join(err, rerr)
-		if w.err == nil {
-			w.err = n.layers.Hold(w.owner, idsOf(man.layers())...)
+		if w.man, _, w.err = n.readMemory(ctx, f); w.err == nil {
+			n.layers.Hold(w.owner, idsOf(w.man.layers())...)
 		}
 	}()
 	return w
@@ -89,8 +86,6 @@ func (n *Node) hatch(ctx context.Context, w *brood, b birth) (vm.Running, error)
 	if err != nil {
 		return vm.Running{}, err
 	}
-	if err := n.layers.Hold(b.id, idsOf(w.disk.layers())...); err != nil {
-		return vm.Running{}, errors.Join(err, n.remove(m))
-	}
+	n.layers.Hold(b.id, idsOf(w.disk.layers())...)
 	return n.bear(ctx, m, b, w.disk, w.memory)
 }

@@ -164,9 +164,7 @@ func (n *Node) finishSwitch(m *machine) error {
 
 // switchedTo records that a layer lies under a new overlay.
 func (n *Node) switchedTo(m *machine, l layer.Layer) error {
-	if err := n.layers.Hold(m.id, l.ID); err != nil {
-		return err
-	}
+	n.layers.Hold(m.id, l.ID)
 	m.rec.Disk.Chain = append(m.rec.Disk.Chain[:len(m.rec.Disk.Chain):len(m.rec.Disk.Chain)], l)
 	m.rec.Top++
 	m.rec.Node, m.rec.Switching = diskNode(m.rec.Top), ""

@@ -15,11 +15,11 @@ import (
 )
 
 // token returns what opens the next epoch with the agent in the VM's memory.
-func (m *machine) token() [16]byte {
+func (m *machine) token() link.Token {
 	if len(m.rec.Token) != 16 {
 		return link.FreshToken()
 	}
-	return [16]byte(m.rec.Token)
+	return link.Token(m.rec.Token)
 }
 
 // handshake opens an epoch: the agent sets clock, entropy and identity and
@@ -58,13 +58,11 @@ func unconfirmed(id string, ctx context.Context, err error) error {
 func (n *Node) nextEpoch(m *machine, identity *link.Identity) (link.Epoch, error) {
 	m.rec.Epoch++
 	e := link.Epoch{
-		Number: m.rec.Epoch, VMID: m.id, Time: n.cfg.Now().UnixNano(),
-		Entropy: make([]byte, 64), Identity: identity,
+		Number: m.rec.Epoch, VMID: m.id, Entropy: make([]byte, 64), Identity: identity,
+		ReplyNonce: link.NewToken(), NextToken: link.NewToken(),
 	}
-	for _, b := range [][]byte{e.Entropy, e.ReplyNonce[:], e.NextToken[:]} {
-		if _, err := rand.Read(b); err != nil {
-			return e, fmt.Errorf("read random bytes: %w", err)
-		}
+	if _, err := rand.Read(e.Entropy); err != nil {
+		return e, fmt.Errorf("read random bytes: %w", err)
 	}
 	return e, nil
 }

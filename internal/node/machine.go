@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -53,6 +54,10 @@ func (m *machine) makeFolder() error {
 		return fmt.Errorf("create vm folder: %w", err)
 	}
 	if err := os.Mkdir(m.paths.run(), 0o700); err != nil {
+		return fmt.Errorf("create vm folder: %w", err)
+	}
+	// Overlays name the layers below them as ../layers/…: see disk.BackingName.
+	if err := os.Symlink(filepath.Join("..", "..", "layers"), m.paths.layers()); err != nil {
 		return fmt.Errorf("create vm folder: %w", err)
 	}
 	return m.own(m.paths.run())

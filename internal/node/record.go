@@ -54,6 +54,7 @@ type vmPaths struct{ dir string }
 
 func (p vmPaths) run() string    { return filepath.Join(p.dir, "run") }
 func (p vmPaths) record() string { return filepath.Join(p.dir, "record.json") }
+func (p vmPaths) layers() string { return filepath.Join(p.dir, "layers") }
 func (p vmPaths) log() string    { return filepath.Join(p.dir, "qemu.log") }
 func (p vmPaths) overlay(n int) string {
 	return filepath.Join(p.run(), fmt.Sprintf("disk-%d.qcow2", n))

@@ -55,8 +55,8 @@ func (n *Node) loadSnapshot(id string) error {
 	if err != nil {
 		n.log.Error("manifest is damaged", "snapshot_id", id, "error", err)
 		s.err = corrupt(err)
-	} else if err := n.layers.Hold(id, idsOf(man.layers())...); err != nil {
-		return fmt.Errorf("hold layers of %s: %w", id, err)
+	} else {
+		n.layers.Hold(id, idsOf(man.layers())...)
 	}
 	s.man = man
 	n.snapshots[id] = s
@@ -90,7 +90,8 @@ func (n *Node) holdSnapshot(id, owner string) (Manifest, error) {
 	if closed(s.durable) && s.err != nil {
 		return Manifest{}, s.err
 	}
-	return s.man, n.layers.Hold(owner, idsOf(s.man.layers())...)
+	n.layers.Hold(owner, idsOf(s.man.layers())...)
+	return s.man, nil
 }
 
 // Snapshot saves a running or paused VM. The snapshot can be used at once and
@@ -134,9 +135,7 @@ func (n *Node) snapshotPaused(m *machine, id string) (vm.Captured, error) {
 func (n *Node) keep(id string, man Manifest) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err := n.layers.Hold(id, idsOf(man.layers())...); err != nil {
-		return fmt.Errorf("hold layers of %s: %w", id, err)
-	}
+	n.layers.Hold(id, idsOf(man.layers())...)
 	s := &saved{man: man, durable: make(chan struct{})}
 	n.snapshots[id] = s
 	n.watchers.Go(func() { n.publish(id, s) })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/pandovm/pando/api"
@@ -149,10 +150,13 @@ func (n *Node) mounts(m *machine) []jail.Mount {
 		{Source: m.paths.run(), Target: m.paths.run(), Writable: true},
 		{Source: n.cfg.Library, Target: n.cfg.Library},
 	}
-	needed := append([]layer.Layer{m.rec.Machine.Kernel, m.rec.Machine.Initrd}, m.rec.Disk.Chain...)
-	for _, l := range onlySet(needed) {
+	for _, l := range onlySet([]layer.Layer{m.rec.Machine.Kernel, m.rec.Machine.Initrd}) {
 		p := n.layers.Path(l.ID)
 		mounts = append(mounts, jail.Mount{Source: p, Target: p})
+	}
+	// The overlay looks for its chain in a folder beside its own.
+	for _, l := range m.rec.Disk.Chain {
+		mounts = append(mounts, jail.Mount{Source: n.layers.Path(l.ID), Target: filepath.Join(m.paths.layers(), string(l.ID))})
 	}
 	return mounts
 }

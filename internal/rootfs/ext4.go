@@ -45,7 +45,7 @@ func copySparse(ctx context.Context, from, to string) error {
 type editor struct{ script strings.Builder }
 
 func (e *editor) mkdir(dir string, mode, owner int) {
-	fmt.Fprintf(&e.script, "mkdir %q\n", dir)
+	fmt.Fprintf(&e.script, "cd %q\nmkdir %q\n", path.Dir(dir), path.Base(dir))
 	e.setInode(dir, 0o040000|mode, owner)
 }
 
