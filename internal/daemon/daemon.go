@@ -13,6 +13,7 @@ import (
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/httpapi"
+	"github.com/pandovm/pando/internal/image"
 	"github.com/pandovm/pando/internal/node"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/store"
@@ -92,12 +93,13 @@ func build(ctx context.Context, o Options, key string) (*process, error) {
 	}
 	p := &process{node: n, store: s}
 	images := h.imageService(o.Cache, o.Log)
+	shelf := image.NewShelf(images, n, s, time.Now)
 	p.manager = vm.NewManager(vm.Deps{
 		VMs: s, Snapshots: s, Journal: s, Node: n, Now: time.Now, Log: o.Log,
-		Images: shelf{images: images, node: n, snapshots: s, now: time.Now},
+		Images: shelf,
 	})
 	p.handler, err = httpapi.New(httpapi.Config{
-		VMs: p.manager, Snapshots: snapshot.NewService(s, n), Images: images, APIKey: key,
+		VMs: p.manager, Snapshots: snapshot.NewService(s, n, shelf.Canonical), Images: images, APIKey: key,
 		Status: api.Status{Status: "ok", Version: o.Version, Accelerator: string(h.qemu.Accel)},
 		Now:    time.Now, Log: o.Log,
 	})
@@ -108,6 +110,11 @@ func build(ctx context.Context, o Options, key string) (*process, error) {
 		return nil, errors.Join(err, p.close(ctx, false))
 	}
 	p.watch(ctx)
+	p.manager.Background(func(ctx context.Context) {
+		if err := shelf.Preload(ctx); err != nil && ctx.Err() == nil {
+			o.Log.Warn("bring the built images to this host", "error", err)
+		}
+	})
 	return p, nil
 }
 
@@ -140,5 +147,9 @@ func lockData(dir string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // VMs of other uids pass through it
 		return nil, fmt.Errorf("create data folder: %w", err)
 	}
-	return lockFile(filepath.Join(dir, "daemon.lock"))
+	release, err = lockFile(filepath.Join(dir, "daemon.lock"))
+	if errors.Is(err, errLocked) {
+		err = fmt.Errorf("another daemon uses this data folder; end it, or choose another folder with --data: %w", err)
+	}
+	return release, err
 }

@@ -40,7 +40,11 @@ func openHost(ctx context.Context, cache string) (host, error) {
 	if err != nil {
 		return h, fmt.Errorf("find own program: %w", err)
 	}
-	h.jail = jail.New(self, jail.DetectCgroups())
+	groups, err := jail.DetectCgroups()
+	if err != nil {
+		return h, fmt.Errorf("look at cgroups: %w", err)
+	}
+	h.jail = jail.New(self, groups)
 	lib := filepath.Join(cache, "lib")
 	if err := os.MkdirAll(lib, 0o755); err != nil { //nolint:gosec // VMs of other uids load the library
 		return h, fmt.Errorf("create cache: %w", err)

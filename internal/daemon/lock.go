@@ -1,25 +1,47 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// errLocked: another process has the lock.
+var errLocked = errors.New("it is in use by another process")
 
 // lockFile takes an exclusive lock that ends with the process.
 func lockFile(path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // a fixed name in the data folder
 	if err != nil {
-		return nil, fmt.Errorf("lock data folder: %w", err)
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a file descriptor fits
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = fmt.Errorf("another daemon uses this data folder; end it or choose another with --data (lock: %s)", path)
+		err = errLocked
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 	}
 	return func() { _ = f.Close() }, nil
+}
+
+// waitForLock takes the lock as soon as nobody else has it.
+func waitForLock(ctx context.Context, path string) (release func(), err error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		release, err := lockFile(path)
+		if !errors.Is(err, errLocked) {
+			return release, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for %s: %w", path, context.Cause(ctx))
+		}
+	}
 }

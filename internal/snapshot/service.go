@@ -19,14 +19,19 @@ type Node interface {
 type Service struct {
 	snapshots Repository
 	node      Node
+	// canonical turns an alias of a base image into its name.
+	canonical func(ref string) string
 }
 
-// NewService returns a Service.
-func NewService(r Repository, n Node) *Service { return &Service{snapshots: r, node: n} }
+// NewService returns a Service. canonical turns an alias of a base image into
+// its name and leaves other references as they are.
+func NewService(r Repository, n Node, canonical func(ref string) string) *Service {
+	return &Service{snapshots: r, node: n, canonical: canonical}
+}
 
 // Get returns the snapshot with that id or slug.
 func (s *Service) Get(ctx context.Context, ref string) (Snapshot, error) {
-	return s.snapshots.FindSnapshot(ctx, ref)
+	return s.snapshots.FindSnapshot(ctx, s.canonical(ref))
 }
 
 // List returns a page of private snapshots, newest first, and their number.
@@ -37,7 +42,7 @@ func (s *Service) List(ctx context.Context, f Filter) ([]Snapshot, int, error) {
 // Delete removes a snapshot. VMs and snapshots made from it are not affected.
 // Base images are removed from the cache instead.
 func (s *Service) Delete(ctx context.Context, ref string) error {
-	found, err := s.snapshots.FindSnapshot(ctx, ref)
+	found, err := s.snapshots.FindSnapshot(ctx, s.canonical(ref))
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,9 @@ func (m *Manager) Watch(ctx context.Context) {
 	}
 }
 
+// Background runs work beside the use cases; its context ends with Close.
+func (m *Manager) Background(work func(ctx context.Context)) { m.background.run(work) }
+
 // Close ends the background work and waits for it. VMs are left as they are.
 func (m *Manager) Close() { m.background.close() }
 
