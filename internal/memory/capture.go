@@ -86,10 +86,13 @@ func attempts(base Map, own *pageSet) []attempt {
 		everything.addRange(e.Offset/PageSize, (e.Offset+e.Length)/PageSize)
 	}
 	near, wide := own.bridged(nearGap), own.bridged(wideGap)
-	list := []attempt{{read: near, zeroGap: nearGap}}
-	// Bridging wide gaps is worth it while it writes clearly less than all.
-	if wide.count() < everything.count()/2 {
-		list = append(list, attempt{read: wide, zeroGap: wideGap})
+	var list []attempt
+	if deep := len(overlay(base, near, "", nil).Layers) >= MaxLayers; !deep {
+		list = append(list, attempt{read: near, zeroGap: nearGap})
+		// Bridging wide gaps is worth it while it writes clearly less than all.
+		if wide.count() < everything.count()/2 {
+			list = append(list, attempt{read: wide, zeroGap: wideGap})
+		}
 	}
 	// Extents that are further apart than that cannot be more than MaxExtents.
 	fits := (base.pages() + MaxExtents - 1) / MaxExtents
@@ -98,7 +101,7 @@ func attempts(base Map, own *pageSet) []attempt {
 		attempt{read: everything, zeroGap: max(fits, wideGap), full: true})
 }
 
-// merge returns the map that an attempt gives, written or expected.
+// merge returns the map that an attempt gave.
 func merge(base Map, a attempt, id layer.ID, written []Extent) Map {
 	if a.full {
 		base.Layers, base.Extents = nil, nil
