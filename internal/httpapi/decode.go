@@ -41,7 +41,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	}
 	conn := http.NewResponseController(w)
 	// Not every writer has a connection, and one without needs no deadline.
-	_ = conn.SetReadDeadline(time.Now().Add(bodyPatience)) //nolint:forbidigo // The connection's own clock.
+	_ = conn.SetReadDeadline(time.Now().Add(bodyPatience))
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	_ = conn.SetReadDeadline(time.Time{})
 	var exceeded *http.MaxBytesError
@@ -115,7 +115,7 @@ func (d decoder) object(path string, raw json.RawMessage, v reflect.Value) error
 }
 
 func (d decoder) value(path string, raw json.RawMessage, v reflect.Value) error {
-	switch v.Kind() { //nolint:exhaustive // The rest is left to encoding/json.
+	switch v.Kind() {
 	case reflect.Pointer:
 		if jsonKind(raw) == "null" {
 			return nil
@@ -223,9 +223,9 @@ func membersOf(path string, raw json.RawMessage) (map[string]json.RawMessage, er
 // fieldsOf maps the JSON names of a struct to its fields.
 func fieldsOf(t reflect.Type) map[string]int {
 	fields := make(map[string]int, t.NumField())
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		fields[name] = i
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		fields[name] = f.Index[0]
 	}
 	return fields
 }
@@ -240,7 +240,7 @@ func wrongType(path, want string, raw json.RawMessage) error {
 
 // expected names a Go type in the words of JSON.
 func expected(t reflect.Type) string {
-	switch t.Kind() { //nolint:exhaustive // These are the kinds that request types have.
+	switch t.Kind() {
 	case reflect.Int, reflect.Int64:
 		return "an integer"
 	case reflect.Bool:

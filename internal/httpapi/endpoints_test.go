@@ -17,8 +17,6 @@ import (
 	"github.com/pandovm/pando/internal/vm"
 )
 
-func ref[T any](v T) *T { return &v }
-
 // fullVM is a record with every field set, and fullObject is how it is shown.
 func fullVM() vm.VM {
 	return vm.VM{
@@ -33,12 +31,12 @@ func fullVM() vm.VM {
 
 func fullObject() api.VM {
 	return api.VM{
-		ID: "vm-1", Slug: ref("web"), DisplayName: ref("Web"), State: api.StateRunning, StateReason: "because",
+		ID: "vm-1", Slug: new("web"), DisplayName: new("Web"), State: api.StateRunning, StateReason: "because",
 		Resources:  api.Resources{CPU: 2, Memory: 2048, Storage: 16384},
-		SnapshotID: ref("sh-1"), SourceSnapshotSlugAtCreate: ref("old-name"),
-		SourceSnapshotSlug: ref("new-name"), SourceSnapshotDisplayName: ref("New name"),
-		Image: ref("pando/debian"), ParentVMID: ref("vm-0"), Ancestry: []string{"vm-0"},
-		ForkedAt: ref(moment()), Generation: 3, TotalRunSeconds: 92, Metadata: map[string]string{"job": "7"},
+		SnapshotID: new("sh-1"), SourceSnapshotSlugAtCreate: new("old-name"),
+		SourceSnapshotSlug: new("new-name"), SourceSnapshotDisplayName: new("New name"),
+		Image: new("pando/debian"), ParentVMID: new("vm-0"), Ancestry: []string{"vm-0"},
+		ForkedAt: new(moment()), Generation: 3, TotalRunSeconds: 92, Metadata: map[string]string{"job": "7"},
 		Networks: []api.VMNetwork{}, VPCs: []api.VMNetwork{}, AgentVersion: "1.0", CreatedAt: moment(), UpdatedAt: moment(),
 	}
 }
@@ -318,7 +316,7 @@ func TestFork(t *testing.T) {
 	a.ok(200, &resp)
 	id := a.header.Get("X-Request-Id")
 	want := api.ForkVMResponse{PauseMs: 12.345, Forks: []api.Fork{
-		{VM: ref(fullObject())},
+		{VM: new(fullObject())},
 		{Error: &api.Error{Code: api.CodeConflict, Reason: api.ReasonNoMemory, Message: "no memory", Remedy: "free some", RequestID: id}},
 		{Error: &api.Error{Code: api.CodeInternal, Message: "internal error", Remedy: resp.Forks[2].Error.Remedy, RequestID: id}},
 	}}
@@ -375,9 +373,9 @@ func fullSnapshot() snapshot.Snapshot {
 
 func fullSnapshotObject() api.Snapshot {
 	return api.Snapshot{
-		ID: "sh-1", Slug: ref("s"), DisplayName: ref("S"), SourceVMID: ref("vm-1"), SourceVMSlug: ref("web"), SourceVMDisplayName: ref("Web"),
-		Public: true, Resources: api.Resources{CPU: 1, Memory: 128, Storage: 1024}, Image: ref("pando/busybox"), Durable: true,
-		Bytes: 42, LastUsedAt: ref(moment()), CreatedAt: moment(), UpdatedAt: moment(),
+		ID: "sh-1", Slug: new("s"), DisplayName: new("S"), SourceVMID: new("vm-1"), SourceVMSlug: new("web"), SourceVMDisplayName: new("Web"),
+		Public: true, Resources: api.Resources{CPU: 1, Memory: 128, Storage: 1024}, Image: new("pando/busybox"), Durable: true,
+		Bytes: 42, LastUsedAt: new(moment()), CreatedAt: moment(), UpdatedAt: moment(),
 	}
 }
 
@@ -385,7 +383,7 @@ func TestExec(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	var got vm.ExecParams
-	result := vm.ExecResult{Stdout: []byte("out<&>"), Stderr: []byte("err\xff"), StdoutBytes: 6, StderrBytes: 99, ExitCode: ref(7)}
+	result := vm.ExecResult{Stdout: []byte("out<&>"), Stderr: []byte("err\xff"), StdoutBytes: 6, StderrBytes: 99, ExitCode: new(7)}
 	l.vms.exec = func(_ context.Context, ref string, p vm.ExecParams) (vm.ExecResult, error) {
 		got = p
 		return result, nil
@@ -394,7 +392,7 @@ func TestExec(t *testing.T) {
 	body := `{"command":"cat","linuxUser":"agent","timeoutMs":86400000,"env":{"A":"b"},"stdin":"` + stdin + `"}`
 	var resp api.ExecResponse
 	l.send("POST", "/v5/vms/web/exec-await", body).ok(200, &resp)
-	want := api.ExecResponse{Stdout: "out<&>", Stderr: "err\ufffd", StatusCode: ref(7), StdoutBytes: 6, StderrBytes: 99, Truncated: true}
+	want := api.ExecResponse{Stdout: "out<&>", Stderr: "err\ufffd", StatusCode: new(7), StdoutBytes: 6, StderrBytes: 99, Truncated: true}
 	if diff := cmp.Diff(want, resp); diff != "" {
 		t.Error(diff)
 	}
@@ -488,7 +486,7 @@ func TestSnapshots(t *testing.T) {
 func TestImages(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	want := []api.Image{{Name: "pando/debian", Aliases: []string{"freestyle/ubuntu"}, Default: true, Built: true, BuiltAt: ref(moment()), Bytes: 7, Version: "v"}}
+	want := []api.Image{{Name: "pando/debian", Aliases: []string{"freestyle/ubuntu"}, Default: true, Built: true, BuiltAt: new(moment()), Bytes: 7, Version: "v"}}
 	l.images.list = func(context.Context) ([]api.Image, error) { return want, nil }
 	var got api.ImageList
 	l.send("GET", "/v5/images", "").ok(200, &got)
@@ -521,7 +519,7 @@ func TestAnswersAreNotEscapedForHTML(t *testing.T) {
 	}
 	l := newLab(t)
 	l.vms.exec = func(context.Context, string, vm.ExecParams) (vm.ExecResult, error) {
-		return vm.ExecResult{Stdout: []byte("<"), StdoutBytes: 1, ExitCode: ref(0)}, nil
+		return vm.ExecResult{Stdout: []byte("<"), StdoutBytes: 1, ExitCode: new(0)}, nil
 	}
 	if a := l.send("POST", "/v5/vms/a/exec-await", `{"command":"x"}`); strings.Contains(string(a.body), string(raw)) {
 		t.Errorf("got %s", a.body)

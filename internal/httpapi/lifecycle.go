@@ -66,22 +66,21 @@ func (s *server) forkVM(ctx context.Context, c call[api.ForkVMRequest]) (api.For
 	}
 	resp := api.ForkVMResponse{Forks: make([]api.Fork, 0, len(out.Children)), PauseMs: milliseconds(out.Pause)}
 	for _, child := range out.Children {
-		fork, err := s.forkObject(ctx, child)
-		if err != nil {
-			return api.ForkVMResponse{}, err
-		}
-		resp.Forks = append(resp.Forks, fork)
+		resp.Forks = append(resp.Forks, s.forkObject(ctx, child))
 	}
 	return resp, nil
 }
 
-func (s *server) forkObject(ctx context.Context, child vm.ForkedChild) (api.Fork, error) {
-	if child.Err != nil {
-		p := problem(child.Err, exchangeID(ctx))
-		return api.Fork{Error: &p}, nil
+func (s *server) forkObject(ctx context.Context, child vm.ForkedChild) api.Fork {
+	err := child.Err
+	if err == nil {
+		var v api.VM
+		if v, err = s.viewVM(ctx, child.VM); err == nil {
+			return api.Fork{VM: &v}
+		}
 	}
-	v, err := s.viewVM(ctx, child.VM)
-	return api.Fork{VM: &v}, err
+	p := problem(err, exchangeID(ctx))
+	return api.Fork{Error: &p}
 }
 
 func (s *server) snapshotVM(ctx context.Context, c call[api.CreateSnapshotRequest]) (api.CreateSnapshotResponse, error) {

@@ -117,11 +117,10 @@ func (s *server) refuse(f *fault.Error, allowed []string) http.Handler {
 	})
 }
 
-// handler makes an http.Handler for the mux, which hands every handler the
-// writer that ServeHTTP gave it.
+// handler makes an http.Handler for the mux.
 func (s *server) handler(f func(*exchange, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e := w.(*exchange) //nolint:forcetypeassert // See above.
+		e, _ := w.(*exchange) // ServeHTTP gave it to the mux.
 		if err := f(e, r); err != nil {
 			s.fail(e, err)
 		}

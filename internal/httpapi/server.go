@@ -42,7 +42,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 	}
 	err := s.stop(base, cancel, srv)
-	<-failed
+	if serve := <-failed; !errors.Is(serve, http.ErrServerClosed) {
+		err = errors.Join(err, serve)
+	}
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -119,5 +120,5 @@ func (w *where) page(limit, offset int) (string, []any) {
 	if limit <= 0 {
 		limit = -1
 	}
-	return w.sql() + " ORDER BY created_at DESC, seq DESC LIMIT ? OFFSET ?", append(w.args[:len(w.args):len(w.args)], limit, max(offset, 0))
+	return w.sql() + " ORDER BY created_at DESC, seq DESC LIMIT ? OFFSET ?", append(slices.Clip(w.args), limit, max(offset, 0))
 }

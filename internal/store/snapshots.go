@@ -30,7 +30,7 @@ func (s *Store) InsertSnapshot(ctx context.Context, r snapshot.Snapshot) error {
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO snapshots `+insertion(snapshotColumns+", search"), values...)
+		_, err = tx.ExecContext(ctx, `INSERT INTO snapshots `+insertion(snapshotColumns+", search"), values...) //nolint:gosec // The text is made of constants.
 		return err
 	})
 	if err != nil {
@@ -135,7 +135,7 @@ func snapshotWhere(f snapshot.Filter) *where {
 }
 
 func selectSnapshots(ctx context.Context, tx *sql.Tx, tail string, args []any) ([]snapshot.Snapshot, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT `+snapshotColumns+` FROM snapshots`+tail, args...)
+	rows, err := tx.QueryContext(ctx, `SELECT `+snapshotColumns+` FROM snapshots`+tail, args...) //nolint:gosec // The text is made of constants.
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (s *Store) prepare(ctx context.Context) error {
 // createPrivate makes the file before SQLite does, which would let everyone
 // read it. The log and its index inherit the mode.
 func createPrivate(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // The operator chose the path.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("create database: %w", err)
 	}
@@ -148,8 +148,7 @@ func slugFree(ctx context.Context, tx *sql.Tx, table, kind, slug, id string) err
 		return nil
 	}
 	var holder string
-	// The table is a constant of this package.
-	err := tx.QueryRowContext(ctx, `SELECT id FROM `+table+` WHERE slug = ? AND id <> ?`, slug, id).Scan(&holder) //nolint:gosec
+	err := tx.QueryRowContext(ctx, `SELECT id FROM `+table+` WHERE slug = ? AND id <> ?`, slug, id).Scan(&holder)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}

@@ -14,7 +14,10 @@ import (
 	"github.com/pandovm/pando/internal/httpapi/openapi"
 )
 
-var update = flag.Bool("update", false, "write api/openapi.json anew")
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "write api/openapi.json anew")
+	os.Exit(m.Run())
+}
 
 const (
 	apiDir = "../../../api"
@@ -37,7 +40,7 @@ func document(t *testing.T) []byte {
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
-	if *update {
+	if flag.Lookup("update").Value.String() == "true" {
 		if err := os.WriteFile(golden, doc, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/pandovm/pando/api"
@@ -12,10 +11,10 @@ import (
 )
 
 // fullSnapshot is a record with every field set.
-func fullSnapshot(id string) snapshot.Snapshot {
+func fullSnapshot() snapshot.Snapshot {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 7, time.UTC)
 	return snapshot.Snapshot{
-		ID: id, Slug: "slug-of-" + id, DisplayName: "before the upgrade",
+		ID: "sh-1", Slug: "slug-of-sh-1", DisplayName: "before the upgrade",
 		SourceVMID: "vm-1", SourceVMSlug: "web", SourceVMDisplayName: "Web",
 		Public: true, Resources: api.Resources{CPU: 1, Memory: 128, Storage: 1024}, Image: "pando/busybox",
 		Durable: true, Ancestry: []string{"vm-1", "vm-0"}, Bytes: 1 << 41, LastUsedAt: at,
@@ -23,8 +22,9 @@ func fullSnapshot(id string) snapshot.Snapshot {
 	}
 }
 
-func snapshotRoundTrip(t *testing.T, b *bench) {
-	for _, r := range []snapshot.Snapshot{fullSnapshot("sh-1"), {ID: "sh-2", CreatedAt: b.clock.Now(), UpdatedAt: b.clock.Now()}} {
+func snapshotRoundTrip(b *bench) {
+	t := b.t
+	for _, r := range []snapshot.Snapshot{fullSnapshot(), {ID: "sh-2", CreatedAt: b.clock.Now(), UpdatedAt: b.clock.Now()}} {
 		must(t, b.InsertSnapshot(t.Context(), r))
 		equal(t, value(b.FindSnapshot(t.Context(), r.ID))(t), r)
 		if err := b.InsertSnapshot(t.Context(), r); err == nil {
@@ -37,8 +37,9 @@ func snapshotRoundTrip(t *testing.T, b *bench) {
 	}
 }
 
-func snapshotFind(t *testing.T, b *bench) {
-	r := fullSnapshot("sh-1")
+func snapshotFind(b *bench) {
+	t := b.t
+	r := fullSnapshot()
 	r.Slug = "pando/debian"
 	must(t, b.InsertSnapshot(t.Context(), r))
 	equal(t, value(b.FindSnapshot(t.Context(), "pando/debian"))(t), r)
@@ -50,7 +51,8 @@ func snapshotFind(t *testing.T, b *bench) {
 	}
 }
 
-func snapshotSlug(t *testing.T, b *bench) {
+func snapshotSlug(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	must(t, b.InsertSnapshot(ctx, snapshot.Snapshot{ID: "sh-1", Slug: "one"}))
 	wantFault(t, b.InsertSnapshot(ctx, snapshot.Snapshot{ID: "sh-2", Slug: "one"}), api.CodeConflict, api.ReasonSlugTaken)
@@ -60,9 +62,10 @@ func snapshotSlug(t *testing.T, b *bench) {
 	must(t, b.InsertVM(ctx, vm.VM{ID: "vm-1", Slug: "one", State: api.StateRunning}))
 }
 
-func snapshotUpdate(t *testing.T, b *bench) {
+func snapshotUpdate(b *bench) {
+	t := b.t
 	ctx := t.Context()
-	want := fullSnapshot("sh-1")
+	want := fullSnapshot()
 	want.Durable = false
 	must(t, b.InsertSnapshot(ctx, want))
 	b.clock.Advance(time.Hour)
@@ -83,7 +86,8 @@ func snapshotUpdate(t *testing.T, b *bench) {
 	wantFault(t, err, api.CodeNotFound, "")
 }
 
-func snapshotDelete(t *testing.T, b *bench) {
+func snapshotDelete(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	must(t, b.InsertSnapshot(ctx, snapshot.Snapshot{ID: "sh-1", Slug: "one"}))
 	must(t, b.InsertVM(ctx, vm.VM{ID: "vm-1", SnapshotID: "sh-1", State: api.StateRunning}))
@@ -97,7 +101,8 @@ func snapshotDelete(t *testing.T, b *bench) {
 	must(t, b.InsertSnapshot(ctx, snapshot.Snapshot{ID: "sh-2", Slug: "one"}))
 }
 
-func snapshotList(t *testing.T, b *bench) {
+func snapshotList(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	must(t, b.InsertVM(ctx, vm.VM{ID: "vm-1", Slug: "web", State: api.StateRunning}))
 	for _, r := range []snapshot.Snapshot{

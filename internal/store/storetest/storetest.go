@@ -58,13 +58,14 @@ func (c *Clock) Advance(d time.Duration) {
 // bench is a fresh store with its clock.
 type bench struct {
 	Store
+	t     *testing.T
 	clock *Clock
 }
 
 // Run runs the suite.
 func Run(t *testing.T, open Opener) {
 	t.Helper()
-	for name, test := range map[string]func(*testing.T, *bench){
+	for name, test := range map[string]func(*bench){
 		"VM/round trip":              vmRoundTrip,
 		"VM/zero times are set":      vmTimes,
 		"VM/find":                    vmFind,
@@ -92,7 +93,7 @@ func Run(t *testing.T, open Opener) {
 			clock := NewClock()
 			s, done := open(t, t.TempDir(), clock.Now)
 			defer done()
-			test(t, &bench{s, clock})
+			test(&bench{s, t, clock})
 		})
 	}
 	t.Run("records last", func(t *testing.T) {
@@ -105,7 +106,7 @@ func reopen(t *testing.T, open Opener) {
 	t.Helper()
 	dir, clock := t.TempDir(), NewClock()
 	s, done := open(t, dir, clock.Now)
-	v, r := fullVM("vm-1"), fullSnapshot("sh-1")
+	v, r := fullVM("vm-1"), fullSnapshot()
 	must(t, s.InsertVM(t.Context(), v))
 	must(t, s.InsertSnapshot(t.Context(), r))
 	must(t, s.BeginIntent(t.Context(), vm.Intent{ID: "in-1", Kind: vm.IntentDelete, VMID: "vm-1"}))
@@ -120,7 +121,8 @@ func reopen(t *testing.T, open Opener) {
 	}
 }
 
-func intentLife(t *testing.T, b *bench) {
+func intentLife(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	if open := value(b.OpenIntents(ctx))(t); len(open) != 0 {
 		t.Errorf("a new store has intents: %v", open)
@@ -160,15 +162,14 @@ func equal[T any](t *testing.T, got, want T) {
 	}
 }
 
-func wantFault(t *testing.T, err error, code api.Code, reason api.Reason) *fault.Error {
+func wantFault(t *testing.T, err error, code api.Code, reason api.Reason) {
 	t.Helper()
 	f := fault.As(err)
 	if f == nil || f.Code != code || f.Reason != reason {
 		t.Fatalf("got %v, want a fault %s %s", err, code, reason)
 	}
-	return f
 }
 
-func number(prefix string, i int) string { return fmt.Sprintf("%s-%03d", prefix, i) }
+func vmID(i int) string { return fmt.Sprintf("vm-%03d", i) }
 
 var errRefused = errors.New("refused")

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/vm"
 )
@@ -32,7 +32,8 @@ func fullVM(id string) vm.VM {
 	}
 }
 
-func vmRoundTrip(t *testing.T, b *bench) {
+func vmRoundTrip(b *bench) {
+	t := b.t
 	for _, v := range []vm.VM{fullVM("vm-1"), {ID: "vm-2", State: api.StateStarting, CreatedAt: b.clock.Now(), UpdatedAt: b.clock.Now()}} {
 		must(t, b.InsertVM(t.Context(), v))
 		got := value(b.FindVM(t.Context(), v.ID))(t)
@@ -46,7 +47,8 @@ func vmRoundTrip(t *testing.T, b *bench) {
 	}
 }
 
-func vmTimes(t *testing.T, b *bench) {
+func vmTimes(b *bench) {
+	t := b.t
 	must(t, b.InsertVM(t.Context(), vm.VM{ID: "vm-1", State: api.StateRunning}))
 	got := value(b.FindVM(t.Context(), "vm-1"))(t)
 	if !got.CreatedAt.Equal(b.clock.Now()) || !got.UpdatedAt.Equal(b.clock.Now()) {
@@ -60,7 +62,8 @@ func vmTimes(t *testing.T, b *bench) {
 	}
 }
 
-func vmFind(t *testing.T, b *bench) {
+func vmFind(b *bench) {
+	t := b.t
 	a, c := fullVM("vm-a"), fullVM("vm-c")
 	c.Slug = "vm-a" // The slug grammar allows the shape of an id.
 	must(t, b.InsertVM(t.Context(), c))
@@ -74,16 +77,19 @@ func vmFind(t *testing.T, b *bench) {
 	}
 }
 
-func vmSlug(t *testing.T, b *bench) {
+func vmSlug(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	a, c := fullVM("vm-a"), fullVM("vm-c")
 	a.Slug, c.Slug = "one", "one"
 	must(t, b.InsertVM(ctx, a))
-	f := wantFault(t, b.InsertVM(ctx, c), api.CodeConflict, api.ReasonSlugTaken)
+	err := b.InsertVM(ctx, c)
+	wantFault(t, err, api.CodeConflict, api.ReasonSlugTaken)
+	f := fault.As(err)
 	if f.Field != "slug" || !strings.Contains(f.Message, `"one"`) || !strings.Contains(f.Message, "vm-a") || f.Remedy == "" {
 		t.Errorf("the fault does not name field, slug, holder and remedy: %+v", f)
 	}
-	_, err := b.FindVM(ctx, "vm-c")
+	_, err = b.FindVM(ctx, "vm-c")
 	wantFault(t, err, api.CodeNotFound, "")
 
 	c.Slug = "two"
@@ -100,7 +106,8 @@ func vmSlug(t *testing.T, b *bench) {
 	wantFault(t, err, api.CodeNotFound, "")
 }
 
-func vmUpdate(t *testing.T, b *bench) {
+func vmUpdate(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	before := fullVM("vm-1")
 	must(t, b.InsertVM(ctx, before))
@@ -123,7 +130,8 @@ func vmUpdate(t *testing.T, b *bench) {
 	wantFault(t, err, api.CodeNotFound, "")
 }
 
-func vmFailedUpdate(t *testing.T, b *bench) {
+func vmFailedUpdate(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	v := fullVM("vm-1")
 	must(t, b.InsertVM(ctx, v))
@@ -146,7 +154,8 @@ func vmFailedUpdate(t *testing.T, b *bench) {
 	must(t, discard(b.UpdateVM(ctx, "vm-1", func(*vm.VM) error { return nil })))
 }
 
-func vmConcurrentUpdates(t *testing.T, b *bench) {
+func vmConcurrentUpdates(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	must(t, b.InsertVM(ctx, vm.VM{ID: "vm-1", State: api.StateRunning}))
 	const workers, each = 8, 10
@@ -169,7 +178,8 @@ func vmConcurrentUpdates(t *testing.T, b *bench) {
 	}
 }
 
-func vmDelete(t *testing.T, b *bench) {
+func vmDelete(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	must(t, b.InsertVM(ctx, fullVM("vm-1")))
 	must(t, b.DeleteVM(ctx, "slug-of-vm-1")) // By id only: this names no record.
@@ -183,15 +193,16 @@ func vmDelete(t *testing.T, b *bench) {
 	must(t, b.InsertVM(ctx, again))
 }
 
-func vmPages(t *testing.T, b *bench) {
+func vmPages(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	var want []string
 	for i := range 7 {
 		if i%3 == 0 { // Some are made in the same moment: the later insert is the newer.
 			b.clock.Advance(time.Minute)
 		}
-		must(t, b.InsertVM(ctx, vm.VM{ID: number("vm", i), State: api.StateRunning}))
-		want = append(want, number("vm", i))
+		must(t, b.InsertVM(ctx, vm.VM{ID: vmID(i), State: api.StateRunning}))
+		want = append(want, vmID(i))
 	}
 	slices.Reverse(want)
 	for _, page := range []struct{ limit, offset, from, to int }{
@@ -204,7 +215,8 @@ func vmPages(t *testing.T, b *bench) {
 	}
 }
 
-func vmFilters(t *testing.T, b *bench) {
+func vmFilters(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	must(t, b.InsertSnapshot(ctx, snapshot.Snapshot{ID: "sh-1", Slug: "golden"}))
 	for _, v := range []vm.VM{
@@ -247,10 +259,11 @@ func vmFilters(t *testing.T, b *bench) {
 	}
 }
 
-func vmCounts(t *testing.T, b *bench) {
+func vmCounts(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	for i, state := range []api.State{api.StateRunning, api.StateRunning, api.StatePaused, api.StateStopped} {
-		must(t, b.InsertVM(ctx, vm.VM{ID: number("vm", i), State: state, Metadata: map[string]string{"odd": []string{"no", "yes"}[i%2]}}))
+		must(t, b.InsertVM(ctx, vm.VM{ID: vmID(i), State: state, Metadata: map[string]string{"odd": []string{"no", "yes"}[i%2]}}))
 	}
 	list, counts, err := b.ListVMs(ctx, vm.Filter{State: api.StateRunning, Metadata: map[string]string{"odd": "yes"}, Limit: 1})
 	must(t, err)
@@ -260,7 +273,8 @@ func vmCounts(t *testing.T, b *bench) {
 
 // vmModel compares lists with a filter over plain records, for random records
 // and random filters.
-func vmModel(t *testing.T, b *bench) {
+func vmModel(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	var records []vm.VM
 	words := rapid.SampledFrom([]string{"", "a", "b", "ab", "A%", "ä", "x_y"})
@@ -268,7 +282,7 @@ func vmModel(t *testing.T, b *bench) {
 	labels := rapid.MapOfN(rapid.SampledFrom([]string{"k", "l"}), words, 0, 2)
 	rapid.Check(t, func(rt *rapid.T) {
 		v := vm.VM{
-			ID: number("vm", len(records)), DisplayName: words.Draw(rt, "name"), State: states.Draw(rt, "state"),
+			ID: vmID(len(records)), DisplayName: words.Draw(rt, "name"), State: states.Draw(rt, "state"),
 			SnapshotID: words.Draw(rt, "snapshot"), Metadata: labels.Draw(rt, "labels"),
 			CreatedAt: b.clock.Now().Add(time.Duration(rapid.IntRange(0, 3).Draw(rt, "age"))), UpdatedAt: b.clock.Now(),
 		}
@@ -325,7 +339,8 @@ func hasAll(have, want map[string]string) bool {
 	return true
 }
 
-func vmAliasing(t *testing.T, b *bench) {
+func vmAliasing(b *bench) {
+	t := b.t
 	ctx := t.Context()
 	v := fullVM("vm-1")
 	must(t, b.InsertVM(ctx, v))
@@ -336,7 +351,8 @@ func vmAliasing(t *testing.T, b *bench) {
 	equal(t, value(b.FindVM(ctx, "vm-1"))(t), fullVM("vm-1"))
 }
 
-func vmCancelled(t *testing.T, b *bench) {
+func vmCancelled(b *bench) {
+	t := b.t
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.InsertVM(ctx, fullVM("vm-1")); !errors.Is(err, context.Canceled) {
