@@ -3,6 +3,7 @@ package memory_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pandovm/pando/internal/layer"
 	"github.com/pandovm/pando/internal/memory"
@@ -23,6 +25,8 @@ type machine interface {
 	fill(offset, length int64, seed uint64)
 	zero(offset, length int64)
 	touch(offset, length int64)
+	// floor is where the RAM that can be written starts.
+	floor() int64
 	// content returns the whole RAM as the process sees it.
 	content() []byte
 	control() *memory.Control
@@ -87,6 +91,8 @@ func (v *victim) fill(offset, length int64, seed uint64) {
 }
 func (v *victim) zero(offset, length int64)  { v.sayOK("zero %d %d", offset, length) }
 func (v *victim) touch(offset, length int64) { v.sayOK("touch %d %d", offset, length) }
+
+func (v *victim) floor() int64 { return 0 }
 
 func (v *victim) content() []byte {
 	v.t.Helper()
@@ -158,7 +164,10 @@ func newVictim(t testing.TB, dir string, size int64) *victim {
 
 func dial(t testing.TB, sock string) *memory.Control {
 	t.Helper()
-	c, err := memory.DialControl(t.Context(), sock)
+	// Far longer than any start takes: a bound, not an expectation.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := memory.DialControl(ctx, sock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,9 +200,9 @@ func newTwin(t testing.TB, s start, dir, name string, size int64) *twin {
 
 // scribble makes n random changes, in the machine and in the model.
 func (w *twin) scribble(r *rand.Rand, n int) {
-	pages := int64(len(w.model)) / memory.PageSize
+	floor, pages := w.floor()/memory.PageSize, int64(len(w.model))/memory.PageSize
 	for range n {
-		first := r.Int64N(pages)
+		first := floor + r.Int64N(pages-floor)
 		count := min(1+r.Int64N(1+r.Int64N(40)), pages-first)
 		at, length := first*memory.PageSize, count*memory.PageSize
 		switch r.IntN(8) {
