@@ -66,7 +66,8 @@ func (s *server) createVM(ctx context.Context, c call[api.CreateVMRequest]) (api
 		return api.VM{}, fault.BadField("firewall", "is required").Hint(`send "firewall": {"rules": []}`)
 	}
 	if len(b.Firewall.Rules) > 0 {
-		return api.VM{}, unsupported("firewall.rules")
+		return api.VM{}, fault.BadField("firewall.rules", "are not supported by this version, whose VMs have no network").
+			Hint("send an empty list")
 	}
 	v, err := s.vms.Create(ctx, vm.CreateParams{
 		SnapshotRef: orZero(b.SnapshotID), Slug: orZero(b.Slug), DisplayName: orZero(b.DisplayName),
