@@ -12,5 +12,5 @@
 // wrong usage, 130 when interrupted; exec passes the remote command's code on
 // and uses 124 for a timeout.
 //
-// It imports api, fault and sdk; only cmd/pando imports it.
+// It imports api, fault and sdk; only the wiring imports it.
 package cli
