@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/pandovm/pando/api"
 )
@@ -30,7 +29,8 @@ type naming struct {
 	metadata             []string
 }
 
-func (n *naming) register(f *pflag.FlagSet, slugHelp string) {
+func (n *naming) register(cmd *cobra.Command, slugHelp string) {
+	f := cmd.Flags()
 	f.StringVar(&n.slug, "slug", "", slugHelp)
 	f.StringVar(&n.name, "name", "", "a name for people to read")
 	f.StringArrayVar(&n.metadata, "metadata", nil, "a `key=value` to keep with it; may be repeated")

@@ -33,7 +33,7 @@ some minutes.`,
 			return a.runCreate(cmd.Context(), request, quiet)
 		},
 	}
-	n.register(cmd.Flags(), "a unique name: a-z, 0-9 and single hyphens, at most 63 characters")
+	n.register(cmd, "a unique name: a-z, 0-9 and single hyphens, at most 63 characters")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the id only")
 	return cmd
 }

@@ -33,7 +33,7 @@ fail the others remain, and the exit code is 1.`,
 		},
 	}
 	cmd.Flags().IntVarP(&children, "count", "n", 1, "how many copies, 1 to 100")
-	n.register(cmd.Flags(), "the beginning of the copies' slugs: try gives try-1, try-2, …")
+	n.register(cmd, "the beginning of the copies' slugs: try gives try-1, try-2, …")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	return cmd
 }
