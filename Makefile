@@ -77,7 +77,7 @@ race: $(COWRAM) $(AGENT) ## Unit tests with the race detector
 
 .PHONY: vm-test
 vm-test: build images ## Tests with real VMs
-	$(GO) test -count=1 -timeout 30m ./test/e2e/...
+	$(GO) test -count=1 -p 1 -timeout 30m ./test/...
 
 .PHONY: fuzz
 fuzz: $(COWRAM) $(AGENT) ## Fuzz every parser of outside bytes for FUZZTIME each
