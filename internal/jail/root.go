@@ -14,6 +14,9 @@ import (
 // will do: what is to be mounted was opened before.
 const stage = "/tmp"
 
+// hostName is what the program sees instead of the host's.
+const hostName = "pando"
+
 // systemFolders hold programs and libraries. On most hosts all but the first
 // are links into it.
 func systemFolders() []string {
@@ -33,7 +36,7 @@ func buildRoot(o orders) error {
 	if o.Level == LevelBare {
 		return changeDir(o.Dir)
 	}
-	if err := unix.Sethostname([]byte("vm")); err != nil {
+	if err := unix.Sethostname([]byte(hostName)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
 	// Otherwise what is mounted here would appear on the host as well.
