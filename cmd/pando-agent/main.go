@@ -47,13 +47,13 @@ func run(ctx context.Context, log *slog.Logger) error {
 	}
 	log.Info("agent listens", "version", version)
 	return agent.New(agent.Config{
-		Port: port, System: &agent.Machine{Root: "/"}, Spawner: spawner, Log: log, Version: version,
+		Port: port, System: &agent.Machine{}, Spawner: spawner, Log: log, Version: version,
 	}).Serve(ctx)
 }
 
 // modest keeps the agent small in a guest that belongs to somebody else.
 func modest() {
-	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(64 << 20)
 	syscall.Umask(0o022)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 )
 
@@ -28,7 +27,7 @@ type accounts struct{ dir string }
 
 // find returns the account of that name, or the default one if name is empty.
 func (a accounts) find(name string) (account, error) {
-	passwd, err := os.ReadFile(filepath.Join(a.dir, "passwd"))
+	passwd, err := readFile(a.dir + "/passwd")
 	if err != nil {
 		return account{}, fmt.Errorf("read accounts: %w", err)
 	}
@@ -36,7 +35,7 @@ func (a accounts) find(name string) (account, error) {
 	if !ok {
 		return account{}, fmt.Errorf("account %q: %w", name, errNoAccount)
 	}
-	group, err := os.ReadFile(filepath.Join(a.dir, "group"))
+	group, err := readFile(a.dir + "/group")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return account{}, fmt.Errorf("read groups: %w", err)
 	}

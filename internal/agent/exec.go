@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -102,12 +101,12 @@ func (s *Server) prepare(o *link.Order) (*command, link.Cause, error) {
 func shellCommand(a account, o *link.Order) *command {
 	c := &command{
 		path:       a.shell,
-		argv:       []string{filepath.Base(a.shell), "-c", o.Command},
+		argv:       []string{a.shell[strings.LastIndexByte(a.shell, '/')+1:], "-c", o.Command},
 		env:        environment(a, o.Env),
 		dir:        a.home,
 		credential: &syscall.Credential{Uid: a.uid, Gid: a.gid, Groups: a.groups},
 	}
-	if info, err := os.Stat(c.dir); err != nil || !info.IsDir() {
+	if !isDir(c.dir) {
 		c.dir = "/"
 	}
 	return c

@@ -5,16 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/pandovm/pando/internal/link"
 )
 
 // settleWait is how long Settled waits at most.
@@ -22,7 +18,7 @@ const settleWait = 5 * time.Second
 
 // Machine is the System that the agent runs on: the real one.
 type Machine struct {
-	// Root is the folder under which the machine's files are; "/" but in tests.
+	// Root is the folder under which the machine's files are; empty but in tests.
 	Root string
 }
 
@@ -47,52 +43,27 @@ func (m *Machine) Reseed(entropy []byte) error {
 	if len(entropy) < 32 {
 		return fmt.Errorf("reseed: %d bytes of entropy, want 32 or more", len(entropy))
 	}
-	f, err := os.OpenFile(m.path("dev/urandom"), os.O_WRONLY, 0)
+	fd, err := open("/dev/urandom", unix.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("reseed: %w", err)
 	}
-	defer f.Close()
+	defer unix.Close(fd)
 	// struct rand_pool_info { int entropy_count /* bits */; int buf_size; __u32 buf[]; }
 	info := binary.NativeEndian.AppendUint32(nil, uint32(len(entropy)*8))
 	info = binary.NativeEndian.AppendUint32(info, uint32(len(entropy)))
 	info = append(info, entropy...)
-	if err := ioctl(f.Fd(), unix.RNDADDENTROPY, unsafe.Pointer(&info[0])); err != nil {
+	if err := ioctl(fd, unix.RNDADDENTROPY, unsafe.Pointer(&info[0])); err != nil {
 		return fmt.Errorf("add entropy: %w", err)
 	}
-	if err := ioctl(f.Fd(), unix.RNDRESEEDCRNG, nil); err != nil {
+	if err := ioctl(fd, unix.RNDRESEEDCRNG, nil); err != nil {
 		return fmt.Errorf("reseed: %w", err)
 	}
 	return nil
 }
 
-func ioctl(fd uintptr, request uint, arg unsafe.Pointer) error {
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, uintptr(request), uintptr(arg)); errno != 0 {
+func ioctl(fd int, request uint, arg unsafe.Pointer) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(arg)); errno != 0 {
 		return errno
-	}
-	return nil
-}
-
-// SetIdentity sets hostname, machine id, boot id and SSH host keys.
-func (m *Machine) SetIdentity(id *link.Identity) error {
-	var errs []error
-	if id.Hostname != "" {
-		errs = append(errs, setHostname(id.Hostname), m.writeHostname(id.Hostname))
-	}
-	if id.MachineID != "" {
-		errs = append(errs, m.writeMachineID(id.MachineID))
-	}
-	if id.BootID != "" {
-		errs = append(errs, m.setBootID(id.BootID))
-	}
-	if len(id.SSHHostKeys) > 0 {
-		errs = append(errs, m.writeHostKeys(id.SSHHostKeys))
-	}
-	return errors.Join(errs...)
-}
-
-func setHostname(name string) error {
-	if err := unix.Sethostname([]byte(name)); err != nil {
-		return fmt.Errorf("set hostname: %w", err)
 	}
 	return nil
 }
@@ -173,8 +144,7 @@ func (m *Machine) Poweroff(ctx context.Context) error {
 }
 
 func (m *Machine) hasSystemd() bool {
-	_, err := os.Stat(m.path("run/systemd/system"))
-	return err == nil
+	return isDir(m.path("run/systemd/system"))
 }
 
-func (m *Machine) path(name string) string { return filepath.Join(m.Root, name) }
+func (m *Machine) path(name string) string { return m.Root + "/" + name }

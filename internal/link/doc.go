@@ -4,8 +4,8 @@
 // It owns the byte formats and their parsers, and does no I/O of its own beyond
 // the readers and writers that it is given.
 //
-//	host → guest   token[16] length[4] crc32c[4] epoch record     the preamble
-//	guest → host   nonce[16] length[4] crc32c[4] confirmation record
+//	host → guest   token[16] length[4] fnv1a[4] epoch record     the preamble
+//	guest → host   nonce[16] length[4] fnv1a[4] confirmation record
 //	then HTTP/2, the guest being the server
 //
 // Invariants:
