@@ -88,12 +88,29 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err := errors.Join(n.loadSnapshots(), n.adoptAll(ctx)); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	if gone, err := layers.Sweep(); err != nil {
-		return nil, errors.Join(fmt.Errorf("sweep layers: %w", err), n.Close())
-	} else if len(gone) > 0 {
-		n.log.Info("removed layers that nothing needs", "count", len(gone))
+	if err := n.sweep(); err != nil {
+		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
+}
+
+// sweep removes the layers that nothing needs. While a manifest is damaged
+// nobody knows which layers it needs, so everything stays.
+func (n *Node) sweep() error {
+	for id, s := range n.snapshots {
+		if s.err != nil {
+			n.log.Warn("layers are not swept because a manifest is damaged", "snapshot_id", id)
+			return nil
+		}
+	}
+	gone, err := n.layers.Sweep()
+	if err != nil {
+		return fmt.Errorf("sweep layers: %w", err)
+	}
+	if len(gone) > 0 {
+		n.log.Info("removed layers that nothing needs", "count", len(gone))
+	}
+	return nil
 }
 
 // Close lets go of the VMs, which run on.

@@ -51,7 +51,7 @@ type Lab struct {
 // is stopped with its VMs, and what they leave behind fails the test.
 func New(tb testing.TB, args ...string) *Lab {
 	tb.Helper()
-	return NewIn(tb, dataFolder(tb), args...)
+	return NewIn(tb, DataFolder(tb), args...)
 }
 
 // NewIn starts a daemon with a data folder that the caller made.
@@ -98,8 +98,27 @@ func root(tb testing.TB) string {
 	return ""
 }
 
-// dataFolder is on a real disk and has a short path: sockets live in it.
-func dataFolder(tb testing.TB) string {
+// ImageFolder is the folder of a base image in the cache.
+func ImageFolder(tb testing.TB, name string) string {
+	tb.Helper()
+	cache := os.Getenv("PANDO_CACHE")
+	if cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		cache = filepath.Join(user, "pando")
+	}
+	found, err := filepath.Glob(filepath.Join(cache, "images", strings.ReplaceAll(name, "/", "_"), "[0-9a-f]*"))
+	if err != nil || len(found) != 1 {
+		tb.Fatalf("%s is not built (found %v); run make images", name, found)
+	}
+	return found[0]
+}
+
+// DataFolder makes a folder that is on a real disk and has a short path, since
+// sockets live in it. It goes when the test ends.
+func DataFolder(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "pando-lab-")
 	if err != nil {

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Installs the Debian or Ubuntu packages that building, testing and running
+# Pando need, those that are missing only. It asks no server when all are there.
+set -euo pipefail
+
+# What is needed, as package:proof. The proof is a command, or a file if it
+# begins with a slash.
+readonly NEEDS=(
+	qemu-system-x86:qemu-system-x86_64
+	qemu-utils:qemu-img
+	mmdebstrap:mmdebstrap
+	e2fsprogs:mke2fs
+	busybox-static:/bin/busybox
+	ca-certificates:/etc/ssl/certs/ca-certificates.crt
+	curl:curl
+	git:git
+	make:make
+	gcc:gcc
+	libc6-dev:/usr/include/stdio.h
+	linux-libc-dev:/usr/include/linux/seccomp.h
+	shellcheck:shellcheck
+)
+
+# The first Go that can fetch the toolchain that go.mod asks for.
+readonly OLDEST_GO=1.21
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+die() {
+	say "$*"
+	exit 1
+}
+
+present() {
+	case $1 in
+	/*) [ -e "$1" ] ;;
+	*) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
+	esac
+}
+
+go_works() {
+	local version
+	version=$(go env GOVERSION 2>/dev/null) || return 1
+	version=${version#go}
+	[ "$(printf '%s\n' "$OLDEST_GO" "$version" | sort -V | head -n1)" = "$OLDEST_GO" ]
+}
+
+# missing prints the packages whose proof is not there, one a line.
+missing() {
+	local need
+	for need in "${NEEDS[@]}"; do
+		present "${need#*:}" || printf '%s\n' "${need%%:*}"
+	done
+	go_works || printf 'golang-go\n'
+}
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		die "packages are missing and this is not root; as root run: apt-get install $*"
+	fi
+}
+
+# apt_get runs apt-get and shows its output only if it fails.
+apt_get() {
+	local log
+	log=$(mktemp)
+	if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get -y "$@" >"$log" 2>&1; then
+		cat "$log" >&2
+		rm -f "$log"
+		die "apt-get $1 failed"
+	fi
+	rm -f "$log"
+}
+
+main() {
+	local packages
+	mapfile -t packages < <(missing)
+	if [ "${#packages[@]}" = 0 ]; then
+		return
+	fi
+	command -v apt-get >/dev/null || die "install these by hand, this host has no apt-get: ${packages[*]}"
+	say "1/2 reading the package lists"
+	apt_get update
+	say "2/2 installing ${packages[*]}"
+	apt_get install --no-install-recommends "${packages[@]}"
+	go_works || die "Go is missing or older than $OLDEST_GO; install Go and put it on PATH"
+}
+
+main
