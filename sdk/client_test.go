@@ -308,14 +308,15 @@ func TestCancelledContext(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(server.Close)
-	ctx, cancel := context.WithCancel(t.Context())
+	why := errors.New("the user went away")
+	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
 		<-entered
-		cancel()
+		cancel(why)
 	}()
 	_, err := client(t, server).VMs.Get(ctx, "vm-1")
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error = %v, want context.Canceled", err)
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+		t.Errorf("error = %v, want context.Canceled and its cause", err)
 	}
 }
 

@@ -86,8 +86,11 @@ func firstLine(body []byte) string {
 }
 
 func (c *Client) transportError(ctx context.Context, method, path string, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s %s: %w", method, path, context.Cause(ctx))
+	if ended := ctx.Err(); ended != nil {
+		if why := context.Cause(ctx); !errors.Is(why, ended) {
+			return fmt.Errorf("%s %s: %w: %w", method, path, ended, why)
+		}
+		return fmt.Errorf("%s %s: %w", method, path, ended)
 	}
 	unreached := notDelivered(err)
 	e := &TransportError{Method: method, URL: c.base + path, Unreached: unreached, Remedy: remedyFor(err, unreached), Err: cause(err)}

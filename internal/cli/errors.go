@@ -53,7 +53,9 @@ func (a *app) finish(ctx context.Context, err error, args []string) int {
 	if code, ok := errors.AsType[exitError](err); ok {
 		return int(code)
 	}
-	if ctx.Err() != nil {
+	// What failed because of the interrupt is not worth explaining; what failed
+	// while the command was ending is.
+	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
 		err = context.Canceled
 	}
 	// A command line that could not be parsed leaves the flag unset.

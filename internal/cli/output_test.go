@@ -3,6 +3,8 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -240,6 +242,30 @@ func TestServeGetsItsOptions(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestServeEnds(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		err  error
+		code int
+		want string
+	}{
+		"well":                      {nil, 0, ""},
+		"before it was up":          {fmt.Errorf("open store: %w", context.Canceled), 130, "pando: interrupted\n"},
+		"with a failure of its own": {errors.New("stop vm web: it does not end"), 1, "pando: stop vm web: it does not end\n"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, interrupt := context.WithCancel(t.Context())
+			l := newLab(t, nil)
+			l.Serve = func(context.Context, cli.ServeOptions) error { interrupt(); return tt.err }
+			if code := l.run(ctx, "serve"); code != tt.code || l.err.String() != tt.want {
+				t.Errorf("exit %d, stderr %q; want %d, %q", code, l.err.String(), tt.code, tt.want)
 			}
 		})
 	}
