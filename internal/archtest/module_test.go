@@ -1,6 +1,7 @@
 package archtest_test
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -17,7 +18,7 @@ import (
 
 const modulePath = "github.com/pandovm/pando"
 
-// pkg is one package of the module, without its tests.
+// pkg is one package of the module. Its tests count for its comment only.
 type pkg struct {
 	// dir is relative to the module, with slashes: "internal/vm".
 	dir, name string
@@ -69,29 +70,38 @@ func ignored(name string) bool {
 func packages(t *testing.T) map[string]*pkg {
 	t.Helper()
 	all := map[string]*pkg{}
-	for _, name := range goFiles(t) {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
+	files := goFiles(t)
+	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(testLast(a), testLast(b)) })
+	for _, name := range files {
+		inTest := strings.HasSuffix(name, "_test.go")
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root(t), name), nil, parser.ImportsOnly|parser.ParseComments)
 		if err != nil {
 			t.Fatalf("parse %s: %v", name, err)
 		}
 		p := all[path.Dir(name)]
-		if p == nil {
+		switch {
+		case p == nil && inTest:
+			continue // nothing but tests: it is no package that anybody could import
+		case p == nil:
 			p = &pkg{dir: path.Dir(name), name: file.Name.Name, imports: map[string]bool{}}
 			all[p.dir] = p
 		}
-		p.add(t, file)
+		p.document(file)
+		if !inTest {
+			p.link(t, file)
+		}
 	}
 	return all
 }
 
-func (p *pkg) add(t *testing.T, file *ast.File) {
-	t.Helper()
-	if text := strings.TrimSpace(file.Doc.Text()); text != "" {
+func (p *pkg) document(file *ast.File) {
+	if text := strings.TrimSpace(file.Doc.Text()); text != "" && file.Name.Name == p.name {
 		p.docs = append(p.docs, text)
 	}
+}
+
+func (p *pkg) link(t *testing.T, file *ast.File) {
+	t.Helper()
 	for _, spec := range file.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
@@ -99,6 +109,14 @@ func (p *pkg) add(t *testing.T, file *ast.File) {
 		}
 		p.imports[imported] = true
 	}
+}
+
+// testLast orders a package's tests behind the files that make it one.
+func testLast(name string) int {
+	if strings.HasSuffix(name, "_test.go") {
+		return 1
+	}
+	return 0
 }
 
 // own returns the packages of this module that p imports, as dirs.
