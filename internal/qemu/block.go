@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
-	"github.com/pandovm/pando/internal/qemu/qmp"
+	"strings"
 )
 
 // BlockNode is one qcow2 file of the disk's chain as QEMU has it open.
@@ -107,9 +106,27 @@ func (m *Monitor) Chain(ctx context.Context) ([]BlockNode, error) {
 	}
 	var chain []BlockNode
 	for ; head != nil; head = head.Backing {
-		chain = append(chain, BlockNode{Name: names[head.Filename], File: head.Filename})
+		chain = append(chain, BlockNode{Name: names[head.Filename], File: plainName(head.Filename)})
 	}
 	return chain, nil
+}
+
+// plainName finds the path in the description that QEMU gives instead of one
+// for a node whose backing file is another than its header says.
+func plainName(filename string) string {
+	description, ok := strings.CutPrefix(filename, "json:")
+	if !ok {
+		return filename
+	}
+	var node struct {
+		File struct {
+			Filename string `json:"filename"`
+		} `json:"file"`
+	}
+	if err := json.Unmarshal([]byte(description), &node); err != nil || node.File.Filename == "" {
+		return filename
+	}
+	return node.File.Filename
 }
 
 // image is QEMU's description of a file and, nested in it, of those below.
@@ -117,92 +134,4 @@ type image struct {
 	Filename string `json:"filename"`
 	Format   string `json:"format"`
 	Backing  *image `json:"backing-image"`
-}
-
-// Stream copies into node top everything that it inherits from the nodes
-// between it and base, and makes base its backing file, under the name
-// backingName in top's header. An empty base copies everything and leaves no
-// backing file. The guest may run. Stream returns when the job has ended; if ctx
-// ends first it cancels the job, which leaves top valid with its old backing.
-func (m *Monitor) Stream(ctx context.Context, top, base, backingName string) error {
-	job := "stream-" + top
-	events, cancel := m.client.Subscribe(16 * eventRoom)
-	defer cancel()
-	err := m.client.Execute(ctx, "block-stream", struct {
-		JobID       string `json:"job-id"`
-		Device      string `json:"device"`
-		BaseNode    string `json:"base-node,omitempty"`
-		BackingFile string `json:"backing-file,omitempty"`
-	}{job, top, base, backingName}, nil)
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", top, err)
-	}
-	err = m.jobEnd(ctx, job, events)
-	if ctx.Err() != nil {
-		err = errors.Join(err, m.cancelJob(context.WithoutCancel(ctx), job, events))
-	}
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", top, err)
-	}
-	return nil
-}
-
-// cancelJob ends a job and waits for its end; a job that has ended is success.
-func (m *Monitor) cancelJob(ctx context.Context, job string, events <-chan qmp.Event) error {
-	err := m.client.Execute(ctx, "block-job-cancel", struct {
-		Device string `json:"device"`
-	}{job}, nil)
-	var refused *qmp.CommandError
-	if errors.As(err, &refused) && refused.Class == "DeviceNotActive" {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := m.jobEnd(ctx, job, events); !errors.Is(err, errJobCancelled) {
-		return err
-	}
-	return nil
-}
-
-var errJobCancelled = errors.New("block job cancelled")
-
-// jobEnd waits for the end of a block job.
-func (m *Monitor) jobEnd(ctx context.Context, job string, events <-chan qmp.Event) error {
-	for {
-		select {
-		case event, ok := <-events:
-			if !ok {
-				return m.lost()
-			}
-			if ended, err := jobResult(event, job); ended || err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-func jobResult(event qmp.Event, job string) (bool, error) {
-	if event.Name != "BLOCK_JOB_COMPLETED" && event.Name != "BLOCK_JOB_CANCELLED" {
-		return false, nil
-	}
-	var data struct {
-		Device string `json:"device"`
-		Error  string `json:"error"`
-	}
-	if err := json.Unmarshal(event.Data, &data); err != nil {
-		return false, fmt.Errorf("decode block job event: %w", err)
-	}
-	switch {
-	case data.Device != job:
-		return false, nil
-	case event.Name == "BLOCK_JOB_CANCELLED":
-		return true, errJobCancelled
-	case data.Error != "":
-		return true, errors.New(data.Error)
-	default:
-		return true, nil
-	}
 }

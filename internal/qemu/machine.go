@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -28,8 +29,12 @@ const (
 	// DiskNode is the block node at the top of the chain when QEMU starts.
 	DiskNode = "disk0-start"
 
-	ramObject = "ram0"
+	ramObject    = "ram0"
+	firmwareNode = "firmware"
 )
+
+// DefaultFirmware is where Debian and Ubuntu have the BIOS for the PC machines.
+const DefaultFirmware = "/usr/share/seabios/bios-256k.bin"
 
 // maxSocketPath is what fits into a unix socket address, without its final NUL.
 const maxSocketPath = 107
@@ -49,6 +54,8 @@ type Machine struct {
 	CPUModel  string
 	// Type is a versioned machine type, never an alias: "pc-i440fx-7.2".
 	Type string
+	// Firmware is the BIOS image; empty means DefaultFirmware.
+	Firmware string
 	// Kernel, Initrd and Append boot the guest directly; they are also needed
 	// when a state is loaded, because a reboot of the guest reads them again.
 	Kernel, Initrd, Append string
@@ -57,9 +64,9 @@ type Machine struct {
 	// MemoryLibrary is the shared library that turns guest RAM into a private
 	// mapping; empty runs plain QEMU on the RAM file.
 	MemoryLibrary string
-	// Incoming waits for a state to load instead of booting.
+	// Incoming waits, paused, for a state to load instead of booting.
 	Incoming bool
-	// Paused does not start the virtual CPUs; Incoming implies it.
+	// Paused does not start the virtual CPUs.
 	Paused bool
 }
 
@@ -139,7 +146,7 @@ func (m Machine) Env() []string {
 func (m Machine) parts() []part {
 	parts := []part{
 		identity{m.ID}, confinement{},
-		board{m.Type}, accelerator{m.Accel}, processors{m.CPUModel, m.CPUs}, memory{m.MemoryMiB, m.RAMFile()},
+		board{m.Type, cmp.Or(m.Firmware, DefaultFirmware)}, accelerator{m.Accel}, processors{m.CPUModel, m.CPUs}, memory{m.MemoryMiB, m.RAMFile()},
 		monitor{m.QMPSocket()},
 		serial{m.SerialLog()}, agentPort{m.AgentSocket()}, entropy{}, generationID{}, panicNotifier{},
 	}

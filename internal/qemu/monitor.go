@@ -8,7 +8,7 @@ import (
 	"github.com/pandovm/pando/internal/qemu/qmp"
 )
 
-// Status is QEMU's run state, for example "running", "paused", "inmigrate".
+// Status is QEMU's run state, for example "running", "paused".
 type Status string
 
 // The run states that callers tell apart.
@@ -28,7 +28,7 @@ type Monitor struct {
 	client *qmp.Client
 
 	mu   sync.Mutex
-	sets []int64 // descriptors of past savings that QEMU still holds
+	sets []int64 // descriptors of past states that QEMU still holds
 }
 
 // Connect dials the monitor at sock, waiting for QEMU to come up until ctx ends.

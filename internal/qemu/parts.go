@@ -21,12 +21,18 @@ func (confinement) args() []string {
 
 // board is the mainboard. hpet and vmport cost emulation time and give a Linux
 // guest nothing.
-type board struct{ machineType string }
+//
+// The firmware is a flash chip. As a plain ROM it would be part of the saved
+// state: QEMU throws the ROM's content away when it waits for a state, and the
+// first reboot after a restore would run into nothing.
+type board struct{ machineType, firmware string }
 
 func (p board) args() []string {
 	o := option(p.machineType).off("usb").off("vmport").off("hpet").on("acpi").on("suppress-vmdesc").
-		set("memory-backend", ramObject)
+		set("memory-backend", ramObject).set("pflash0", firmwareNode)
+	chip := option("").set("driver", "file").set("node-name", firmwareNode).set("filename", p.firmware).on("read-only")
 	return []string{
+		"-blockdev", chip.String(),
 		"-machine", o.String(),
 		// A state is device sections alone (see Saving), without the header that
 		// repeats the machine's name: what must agree is in the manifest.

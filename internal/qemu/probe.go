@@ -38,6 +38,8 @@ type Host struct {
 	Binary string
 	// Version is "7.2.22"; Package is the distribution's name for the build.
 	Version, Package string
+	// Firmware is the BIOS image's path.
+	Firmware string
 	// MachineType is the versioned type behind the alias "pc".
 	MachineType string
 	Accel       Accel
@@ -68,8 +70,21 @@ func Probe(ctx context.Context) (Host, error) {
 	if h.MachineType, err = parseMachineType(string(out)); err != nil {
 		return Host{}, err
 	}
+	if h.Firmware, err = findFirmware(); err != nil {
+		return Host{}, err
+	}
 	h.Accel, h.KVMReason = ChooseAccel("/")
 	return h, nil
+}
+
+// findFirmware looks where distributions have it.
+func findFirmware() (string, error) {
+	for _, path := range []string{DefaultFirmware, "/usr/share/qemu/bios-256k.bin"} {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("find firmware: no %s: install the package seabios", DefaultFirmware)
 }
 
 var versionLine = regexp.MustCompile(`^QEMU emulator version (\d+\.\d+(?:\.\d+)?)(?: \(([^)]*)\))?`)

@@ -13,18 +13,11 @@ import (
 	"github.com/pandovm/pando/internal/qemu/qmp"
 )
 
-const (
-	// stateName is the name of a state's descriptor inside QEMU.
-	stateName = "pando-state"
-	// maxState bounds what QEMU may write as its state; a usual one has 10 KB.
-	maxState = 64 << 20
-	// eventRoom is enough for the events of one loading or block job, with room
-	// for others that happen at the same time.
-	eventRoom = 64
-)
+// maxState bounds what QEMU may write as its state; a usual one has 10 KB.
+const maxState = 64 << 20
 
 // ErrStateRejected says that QEMU could not load a state: it is damaged, or of
-// another machine. QEMU ends itself then, with the detail on its stderr.
+// another machine. The detail is on QEMU's stderr.
 var ErrStateRejected = errors.New("qemu rejected the saved state")
 
 // Saving is a prepared SaveState: QEMU already holds the descriptor to write to.
@@ -38,36 +31,21 @@ type Saving struct {
 	to      *os.File
 }
 
-// PrepareSave does ahead of the pause what a saving into f needs. Call Run or
-// Cancel exactly once, and only one saving at a time.
+// PrepareSave does ahead of the pause, while the machine runs, what a saving into
+// f needs. Call Run or Cancel exactly once, and only one saving at a time.
 func (m *Monitor) PrepareSave(ctx context.Context, f *os.File) (*Saving, error) {
 	if err := m.dropSets(ctx); err != nil {
 		return nil, fmt.Errorf("prepare state: %w", err)
 	}
-	fd, err := unix.MemfdCreate(stateName, unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("pando-state", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("prepare state: %w", err)
 	}
-	s := &Saving{monitor: m, written: os.NewFile(uintptr(fd), stateName), to: f}
-	if err := s.handOver(ctx); err != nil {
+	s := &Saving{monitor: m, written: os.NewFile(uintptr(fd), "pando-state"), to: f}
+	if s.set, err = m.addFD(ctx, s.written, os.O_WRONLY); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare state: %w", err), s.written.Close())
 	}
 	return s, nil
-}
-
-// handOver gives QEMU a descriptor that can only be written to: it opens a
-// descriptor of a set only in the mode that the descriptor has.
-func (s *Saving) handOver(ctx context.Context) error {
-	end, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", s.written.Fd()), os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	var set struct {
-		ID int64 `json:"fdset-id"`
-	}
-	err = s.monitor.client.Execute(ctx, "add-fd", nil, &set, end)
-	s.set = set.ID
-	return errors.Join(err, end.Close())
 }
 
 // Run writes the device state to f at its offset and returns when all of it is
@@ -80,7 +58,7 @@ func (s *Saving) Run(ctx context.Context) error {
 	err := s.monitor.client.Execute(ctx, "xen-save-devices-state", struct {
 		Filename string `json:"filename"`
 		Live     bool   `json:"live"`
-	}{fmt.Sprintf("/dev/fdset/%d", s.set), false}, nil)
+	}{setName(s.set), false}, nil)
 	if err == nil {
 		err = s.copy()
 	}
@@ -143,11 +121,9 @@ func (m *Monitor) SaveState(ctx context.Context, f *os.File) error {
 	return saving.Run(ctx)
 }
 
-// LoadState reads a device state from f's current offset into a machine that
-// was started with Incoming. f must be an open file description of its own:
-// concurrent loads of one state must not share an offset. RAM must be in place
-// before. The machine is stopped afterwards. A state that does not fit is
-// ErrStateRejected, and ends the process.
+// LoadState reads a device state from f, from its start, into a machine that was
+// started with Incoming. RAM must be in place before. The machine is stopped
+// afterwards. A state that does not fit is ErrStateRejected, and QEMU ends.
 func (m *Monitor) LoadState(ctx context.Context, f *os.File) error {
 	events, cancel := m.client.Subscribe(eventRoom)
 	defer cancel()
@@ -171,15 +147,20 @@ func (m *Monitor) load(ctx context.Context, f *os.File, events <-chan qmp.Event)
 	if err != nil {
 		return err
 	}
+	const name = "pando-state"
+	passed, err := reopen(f, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
 	err = m.client.Execute(ctx, "getfd", struct {
 		Name string `json:"fdname"`
-	}{stateName}, nil, f)
-	if err != nil {
+	}{name}, nil, passed)
+	if err := errors.Join(err, passed.Close()); err != nil {
 		return err
 	}
 	err = m.client.Execute(ctx, "migrate-incoming", struct {
 		URI string `json:"uri"`
-	}{"fd:" + stateName}, nil)
+	}{"fd:" + name}, nil)
 	if err != nil {
 		return err
 	}
@@ -203,14 +184,6 @@ func (m *Monitor) migrated(ctx context.Context, events <-chan qmp.Event) error {
 	}
 }
 
-// lost says why a subscription ended.
-func (m *Monitor) lost() error {
-	if err := m.client.Err(); err != nil {
-		return err
-	}
-	return errors.New("more events than there was room for")
-}
-
 func migrationResult(event qmp.Event) (ended bool, err error) {
 	if event.Name != "MIGRATION" {
 		return false, nil
@@ -229,4 +202,34 @@ func migrationResult(event qmp.Event) (ended bool, err error) {
 	default:
 		return false, nil
 	}
+}
+
+// addFD gives QEMU an open file to open by name. It opens it in no other mode
+// than the one it has.
+func (m *Monitor) addFD(ctx context.Context, f *os.File, mode int) (set int64, err error) {
+	passed, err := reopen(f, mode)
+	if err != nil {
+		return 0, err
+	}
+	var answer struct {
+		Set int64 `json:"fdset-id"`
+	}
+	err = m.client.Execute(ctx, "add-fd", nil, &answer, passed)
+	return answer.Set, errors.Join(err, passed.Close())
+}
+
+// reopen gives an open file another mode and an offset of its own, at the start.
+func reopen(f *os.File, mode int) (*os.File, error) {
+	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), mode, 0)
+}
+
+// setName is how QEMU opens a file of a set.
+func setName(set int64) string { return fmt.Sprintf("/dev/fdset/%d", set) }
+
+// lost says why a subscription ended.
+func (m *Monitor) lost() error {
+	if err := m.client.Err(); err != nil {
+		return err
+	}
+	return errors.New("more events than there was room for")
 }

@@ -475,9 +475,14 @@ func TestDialFailsAtOnceWhereWaitingIsInVain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, script := range map[string]func(*server){
-		"hangs up":           func(*server) {},
-		"is no qemu":         func(s *server) { s.say(`{"return": {}, "id": 1}`); s.idle() },
-		"refuses to talk":    func(s *server) { s.say(hello); s.next(); s.say(`{"error": {"class": "G", "desc": "no"}, "id": 1}`); s.idle() },
+		"hangs up":   func(*server) {},
+		"is no qemu": func(s *server) { s.say(`{"return": {}, "id": 1}`); s.idle() },
+		"refuses to talk": func(s *server) {
+			s.say(hello)
+			s.next()
+			s.say(`{"error": {"class": "G", "desc": "no"}, "id": 1}`)
+			s.idle()
+		},
 		"dies on our answer": func(s *server) { s.say(hello) },
 	} {
 		t.Run(name, func(t *testing.T) {
