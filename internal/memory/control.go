@@ -19,7 +19,7 @@ const (
 	lastRetry  = 20 * time.Millisecond
 	// closePatience bounds orders that must be given although the caller's
 	// context may be over.
-	closePatience = 5 * time.Second
+	closePatience = 30 * time.Second
 )
 
 // ErrControlClosed is in the error of every order after Close, or after an

@@ -158,18 +158,19 @@ func newVictim(t testing.TB, dir string, size int64) *victim {
 	if line, err := v.from.ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("victim said %q, %v: %s", line, err, v.stderr.String())
 	}
-	v.ctl = dial(t, sock)
+	v.ctl = v.dial(sock)
 	return v
 }
 
-func dial(t testing.TB, sock string) *memory.Control {
-	t.Helper()
+func (m *lineMachine) dial(sock string) *memory.Control {
+	m.t.Helper()
 	// Far longer than any start takes: a bound, not an expectation.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 	defer cancel()
 	c, err := memory.DialControl(ctx, sock)
 	if err != nil {
-		t.Fatal(err)
+		m.stop()
+		m.t.Fatalf("%v (stderr: %s)", err, m.stderr.String())
 	}
 	return c
 }

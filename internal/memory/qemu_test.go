@@ -49,7 +49,7 @@ func startQEMU(t testing.TB, dir string, size int64) machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(q.stop)
-	q.ctl = dial(t, sock)
+	q.ctl = q.dial(sock)
 	qtest := connect(t, filepath.Join(dir, "qtest.sock"))
 	q.to, q.from = qtest, bufio.NewReaderSize(qtest, 1<<20)
 	q.qmp = connect(t, filepath.Join(dir, "qmp.sock"))
