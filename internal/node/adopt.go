@@ -96,10 +96,9 @@ func (n *Node) settleSwitch(ctx context.Context, m *machine, l *live) error {
 // lay brings a VM without a living process to rest: stopped, paused, or gone
 // if it was never handed out.
 func (n *Node) lay(m *machine) error {
-	if err := m.rec.Process.Kill(); err != nil {
-		return fmt.Errorf("end leftover process: %w", err)
+	if err := m.endLeftover(); err != nil {
+		return err
 	}
-	m.rec.Process = jail.Process{}
 	switch m.rec.Phase {
 	case phaseStarting:
 		return n.fallBack(m)
@@ -108,6 +107,20 @@ func (n *Node) lay(m *machine) error {
 	case phasePaused, phaseStopped:
 	}
 	return errors.Join(n.recoverSwitch(m), m.save(true), n.cfg.Jail.Remove(m.id))
+}
+
+// endLeftover ends the process that the record names, if it still runs.
+func (m *machine) endLeftover() error {
+	if m.rec.Process.PID == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), killDeadline) //nolint:contextcheck // must end whatever the caller wants
+	defer cancel()
+	if err := errors.Join(m.rec.Process.Kill(), m.rec.Process.Wait(ctx)); err != nil {
+		return fmt.Errorf("end leftover process: %w", err)
+	}
+	m.rec.Process = jail.Process{}
+	return nil
 }
 
 // fallBack undoes a start that was not confirmed.

@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/pandovm/pando/api"
@@ -36,7 +39,6 @@ func TestBadInput(t *testing.T) {
 	}{
 		"unknown snapshot":   {create(func(r *api.CreateVMRequest) { r.SnapshotID = ptr("sh-nope") }), api.CodeNotFound, "", "snapshotId"},
 		"bad slug":           {create(func(r *api.CreateVMRequest) { r.Slug = ptr("Not A Slug") }), api.CodeBadRequest, "", "slug"},
-		"no firewall":        {create(func(r *api.CreateVMRequest) { r.Firewall = nil }), api.CodeBadRequest, "", "firewall"},
 		"fork of a stopped":  {fork(stopped.ID, 1), api.CodeConflict, api.ReasonWrongState, ""},
 		"fork of none":       {fork(v.ID, 0), api.CodeBadRequest, "", "count"},
 		"fork of too many":   {fork(v.ID, 101), api.CodeBadRequest, "", "count"},
@@ -52,6 +54,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s: %+v, want field %q, a remedy and a request id", name, e, c.field)
 		}
 	}
+	wantFirewall(t, l)
 	list, err := l.Client.VMs.List(ctx, pando.VMFilter{})
 	if err != nil || list.TotalCount != 2 || list.RunningCount != 1 || list.StoppedCount != 1 {
 		t.Errorf("after all that: %+v, %v", list, err)
@@ -64,4 +67,27 @@ func TestBadInput(t *testing.T) {
 func execOn(ctx context.Context, l *testlab.Lab, id string, r api.ExecRequest) error {
 	_, err := l.Client.VMs.Exec(ctx, id, r)
 	return err
+}
+
+// wantFirewall checks that a create without a firewall is refused. The SDK
+// would add one.
+func wantFirewall(t *testing.T, l *testlab.Lab) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.URL+"/v5/vms", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+l.Key)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var e api.Error
+	if err := json.NewDecoder(resp.Body).Decode(&e); err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusBadRequest || e.Code != api.CodeBadRequest || e.Field != "firewall" {
+		t.Errorf("a create without a firewall: %d %+v", resp.StatusCode, e)
+	}
 }
