@@ -24,6 +24,7 @@ func main() {
 		fmt.Println(version)
 		return
 	}
+	withoutPreemption()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if err := run(context.Background(), log); err != nil {
 		log.Error("agent ends", "error", err)
@@ -61,4 +62,17 @@ func modest() {
 	// signal would do so too, but children inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	agent.ResideInMemory()
+}
+
+// withoutPreemption starts the program again with the runtime's signals to
+// running goroutines switched off: in a restored guest the first of them costs
+// as much as all of an epoch's own code, and nothing here computes for long. The
+// setting can only be made from outside. Commands do not inherit it.
+func withoutPreemption() {
+	const setting = "asyncpreemptoff=1"
+	exe, err := os.Executable()
+	if err != nil || os.Getenv("GODEBUG") != "" {
+		return
+	}
+	_ = syscall.Exec(exe, os.Args, append(os.Environ(), "GODEBUG="+setting)) // if it fails, go on as we are
 }

@@ -65,11 +65,15 @@ func New(c Config) *Server {
 // Serve reads the port until ctx is done or the port fails, and closes it.
 // Commands that run at that moment go on.
 func (s *Server) Serve(ctx context.Context) error {
+	s.rehearse(ctx)
+	return s.serve(ctx)
+}
+
+func (s *Server) serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.port.Close() })
 	defer stop()
 	defer s.restart()
-	s.handle = func(st *http2.Stream) { s.serve(ctx, st) }
-	s.warm(ctx)
+	s.handle = func(st *http2.Stream) { s.answer(ctx, st) }
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := s.port.Read(buf)
@@ -131,8 +135,8 @@ func (s *Server) apply(e link.Epoch, arrived time.Time) link.Confirmation {
 	return c
 }
 
-// serve handles one request.
-func (s *Server) serve(ctx context.Context, st *http2.Stream) {
+// answer handles one request.
+func (s *Server) answer(ctx context.Context, st *http2.Stream) {
 	switch st.Path() {
 	case link.PathExec:
 		s.exec(st)

@@ -77,3 +77,6 @@ func AppendRequest(b []byte, id uint32, path string, body []byte) []byte {
 	b = appendFrame(b, frameHeaders, flagEndHeaders, id, block)
 	return appendFrame(b, frameData, flagEndStream, id, body)
 }
+
+// EndOfResponse returns the frame that ends the response to request id.
+func EndOfResponse(id uint32) []byte { return appendFrame(nil, frameData, flagEndStream, id, nil) }
