@@ -87,14 +87,14 @@ func (s *Store) Link(path string, l Layer) error {
 		// Somebody was quicker, or the file is damaged, which Verify reports.
 		return nil
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EPERM), errors.Is(err, unix.EMLINK):
-		return s.copyIn(path, final)
+		return s.copyIn(path, final, l.Bytes)
 	}
 	return fmt.Errorf("link layer %s: %w", l.ID, err)
 }
 
 // copyIn copies through a temporary name, so that a layer under its final name
 // is always whole.
-func (s *Store) copyIn(path, final string) (err error) {
+func (s *Store) copyIn(path, final string, size int64) (err error) {
 	from, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("copy layer: %w", err)
@@ -102,7 +102,7 @@ func (s *Store) copyIn(path, final string) (err error) {
 	defer from.Close() //nolint:errcheck // read only
 	to, err := os.CreateTemp(s.dir, temporaryPattern)
 	if err != nil {
-		return s.Full(0, fmt.Errorf("copy layer: %w", err))
+		return s.Full(size, fmt.Errorf("copy layer: %w", err))
 	}
 	defer func() {
 		if err != nil {
@@ -110,9 +110,9 @@ func (s *Store) copyIn(path, final string) (err error) {
 			_ = os.Remove(to.Name())
 		}
 	}()
-	n, err := io.Copy(to, from)
+	_, err = io.Copy(to, from)
 	if err != nil {
-		return s.Full(n, fmt.Errorf("copy layer: %w", err))
+		return s.Full(size, fmt.Errorf("copy layer: %w", err))
 	}
 	if err := errors.Join(to.Chmod(frozenMode), to.Sync(), to.Close()); err != nil {
 		return fmt.Errorf("copy layer: %w", err)
