@@ -209,7 +209,7 @@ func (r Reply) MarshalBinary() ([]byte, error) {
 	enc.flag(replySettled, r.Settled)
 	enc.text(replyState, r.State)
 	for _, f := range r.Failed {
-		enc.text(replyFailed, f)
+		enc.bytes(replyFailed, []byte(f))
 	}
 	return enc.b, nil
 }

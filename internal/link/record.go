@@ -73,7 +73,7 @@ func (d *decoder) next() bool {
 
 func (d *decoder) text() string { return string(d.value) }
 
-func (d *decoder) clone() []byte { return append([]byte{}, d.value...) }
+func (d *decoder) clone() []byte { return append([]byte(nil), d.value...) }
 
 func (d *decoder) int() int64 {
 	if len(d.value) != 8 {
