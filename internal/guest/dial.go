@@ -184,8 +184,23 @@ func check(e link.Epoch, c link.Confirmation) error {
 		return errors.New("the random generator is not reseeded")
 	case e.Identity != nil && !c.IdentitySet:
 		return errors.New("the identity is not set")
+	case !isWord(c.AgentVersion) || !isWord(c.KernelRelease):
+		return errors.New("the agent reports an unreadable version")
 	}
 	return nil
+}
+
+// isWord tells whether s can be shown and stored without harm.
+func isWord(s string) bool {
+	if len(s) > 128 {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // adjustClock sets the guest's clock again while the time between our sending and

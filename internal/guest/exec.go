@@ -153,15 +153,20 @@ func (e *exchange) exit(payload []byte) error {
 	if err := x.UnmarshalBinary(payload); err != nil {
 		return err
 	}
-	r := &e.result
-	r.StdoutBytes, r.StderrBytes, r.TimedOut = x.StdoutBytes, x.StderrBytes, x.TimedOut
-	if r.StdoutBytes < int64(len(r.Stdout)) || r.StderrBytes < int64(len(r.Stderr)) {
-		return fmt.Errorf("output is longer than its length: %w", link.ErrFrame)
+	if x.Code < 0 || x.Code > 255 ||
+		!fits(x.StdoutBytes, len(e.result.Stdout), e.limit) || !fits(x.StderrBytes, len(e.result.Stderr), e.limit) {
+		return fmt.Errorf("impossible outcome: %w", link.ErrFrame)
 	}
-	if !x.TimedOut {
-		r.ExitCode = &x.Code
+	e.result.StdoutBytes, e.result.StderrBytes = x.StdoutBytes, x.StderrBytes
+	if e.result.TimedOut = x.TimedOut; !x.TimedOut {
+		e.result.ExitCode = &x.Code
 	}
 	return nil
+}
+
+// fits tells whether an output of total bytes can have been cut to got.
+func fits(total int64, got, limit int) bool {
+	return total == int64(got) || total > int64(got) && got == limit
 }
 
 // refused makes the error of an order that started no process.
