@@ -6,11 +6,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pandovm/pando/internal/agent"
 	"github.com/pandovm/pando/internal/link"
@@ -58,6 +61,8 @@ func modest() {
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(64 << 20)
 	syscall.Umask(0o022)
+	// What init left open is not for the commands; kernels before 5.11 refuse.
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	// A log that nobody reads any more must not end the agent. Ignoring the
 	// signal would do so too, but children inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)

@@ -150,23 +150,30 @@ func (p *process) terminate() {
 	deadline := time.Now().Add(killGrace)
 	if !p.await(killGrace) {
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-		if p.await(killPatience) {
-			p.reap()
+		if !p.await(killPatience) {
+			go func() {
+				p.await(0)
+				p.reap()
+			}()
 			return
 		}
-		go func() {
-			p.await(0)
-			p.reap()
-		}()
-		return
 	}
-	// The leader is gone; the group's number stays taken while it has members.
 	p.reap()
-	for time.Now().Before(deadline) {
-		if syscall.Kill(-p.pid, 0) != nil {
-			return
+	// The group's number stays taken while it has members.
+	if !groupEnds(p.pid, deadline) {
+		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+		groupEnds(p.pid, time.Now().Add(killPatience))
+	}
+}
+
+// groupEnds waits until the group has no members, and tells whether that was so
+// before the deadline.
+func groupEnds(pgid int, deadline time.Time) bool {
+	for syscall.Kill(-pgid, 0) == nil {
+		if !time.Now().Before(deadline) {
+			return false
 		}
 		time.Sleep(groupPoll)
 	}
-	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+	return true
 }

@@ -7,9 +7,11 @@
 package guesttest
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/pandovm/pando/internal/agent"
@@ -24,7 +26,12 @@ type Guest struct {
 	System *System
 	// Port is the agent's port, for tests of the link itself.
 	Port *Port
+
+	stop func()
 }
+
+// Stop ends the agent and returns when it has ended. Commands go on.
+func (g *Guest) Stop() { g.stop() }
 
 // Option changes a guest before it starts.
 type Option func(*agent.Config)
@@ -65,12 +72,17 @@ func Start(t testing.TB, options ...Option) *Guest {
 	for _, o := range options {
 		o(&c)
 	}
-	served := make(chan error, 1)
-	go func() { served <- agent.New(c).Serve(t.Context()) }()
-	t.Cleanup(func() {
-		if err := <-served; err != nil {
+	ctx, cancel := context.WithCancel(t.Context())
+	var served sync.WaitGroup
+	served.Go(func() {
+		if err := agent.New(c).Serve(ctx); err != nil {
 			t.Errorf("agent ended: %v", err)
 		}
 	})
+	g.stop = func() {
+		cancel()
+		served.Wait()
+	}
+	t.Cleanup(g.stop)
 	return g
 }

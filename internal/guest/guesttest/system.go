@@ -14,6 +14,7 @@ import (
 type System struct {
 	mu       sync.Mutex
 	offset   time.Duration
+	lag      time.Duration
 	clockSet int
 	entropy  [][]byte
 	identity []link.Identity
@@ -34,7 +35,8 @@ func (s *System) Now() time.Time {
 func (s *System) SetClock(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.offset = time.Until(t)
+	s.offset = time.Until(t) - s.lag
+	s.lag = 0
 	s.clockSet++
 	return s.failure
 }
@@ -89,6 +91,14 @@ func (s *System) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failure = err
+}
+
+// Lag makes the next SetClock come out late by d, as if the guest had been slow
+// to take the order.
+func (s *System) Lag(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lag = d
 }
 
 // Settle sets what Settled answers.
