@@ -44,6 +44,7 @@ type lineMachine struct {
 	to     io.Writer
 	from   *bufio.Reader
 	ctl    *memory.Control
+	sock   string
 	size   int64
 	stderr bytes.Buffer
 	ended  bool
@@ -60,9 +61,11 @@ func (m *lineMachine) stop() {
 	if m.ctl != nil {
 		_ = m.ctl.Close()
 	}
-	_ = m.cmd.Process.Kill()
+	m.kill()
 	_ = m.cmd.Wait()
 }
+
+func (m *lineMachine) kill() { _ = m.cmd.Process.Kill() }
 
 func (m *lineMachine) say(format string, args ...any) string {
 	m.t.Helper()
@@ -138,7 +141,7 @@ func newVictim(t testing.TB, dir string, size int64) *victim {
 	t.Helper()
 	dir = machineDir(t, dir)
 	env, _, sock := libraryEnv(t, dir, size)
-	v := &victim{lineMachine{t: t, size: size}}
+	v := &victim{lineMachine{t: t, size: size, sock: sock}}
 	v.cmd = exec.CommandContext(t.Context(), testTools().victim, fmt.Sprint(size))
 	v.cmd.Env = env
 	v.cmd.Stderr = &v.stderr

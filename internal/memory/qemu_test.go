@@ -37,6 +37,12 @@ func qemuArgs(dir, ram string, size int64) []string {
 
 func startQEMU(t testing.TB, dir string, size int64) machine {
 	t.Helper()
+	return startQEMUAs(t, dir, size, func(*exec.Cmd, string) {})
+}
+
+// startQEMUAs lets change the command before it starts.
+func startQEMUAs(t testing.TB, dir string, size int64, change func(cmd *exec.Cmd, dir string)) machine {
+	t.Helper()
 	dir = machineDir(t, dir)
 	env, ram, sock := libraryEnv(t, dir, size)
 	q := &qemu{lineMachine: lineMachine{t: t, size: size}, dir: dir, zeros: strings.Repeat("00", 4096)}
@@ -45,6 +51,7 @@ func startQEMU(t testing.TB, dir string, size int64) machine {
 	q.cmd = exec.CommandContext(t.Context(), "qemu-system-x86_64", args...)
 	q.cmd.Env = env
 	q.cmd.Stderr = &q.stderr
+	change(q.cmd, dir)
 	if err := q.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
