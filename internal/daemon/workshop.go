@@ -11,6 +11,7 @@ import (
 	"github.com/pandovm/pando/images"
 	"github.com/pandovm/pando/internal/image"
 	"github.com/pandovm/pando/internal/node"
+	"github.com/pandovm/pando/internal/qemu"
 	"github.com/pandovm/pando/internal/rootfs"
 )
 
@@ -68,8 +69,10 @@ func (w workshop) fresh(ctx context.Context, dir string) (*node.Node, error) {
 func (h host) imageService(cache string, log *slog.Logger) *image.Service {
 	machine := fmt.Sprintf("%d %s %s %s %s", node.ManifestFormat, h.qemu.Version, h.qemu.MachineType, h.qemu.CPUModel, h.qemu.Accel)
 	return image.NewService(image.Config{
-		Dir:      filepath.Join(cache, "images"),
-		Roots:    rootfs.New(rootfs.Config{Cache: filepath.Join(cache, "rootfs"), Recipes: images.FS(), Agent: h.agent}),
+		Dir: filepath.Join(cache, "images"),
+		Roots: rootfs.New(rootfs.Config{
+			Cache: filepath.Join(cache, "rootfs"), Recipes: images.FS(), Agent: h.agent, Emulated: h.qemu.Accel == qemu.AccelTCG,
+		}),
 		Workshop: workshop{host: h, cache: cache, log: log},
 		Machine:  machine,
 	})

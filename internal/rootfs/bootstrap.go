@@ -121,7 +121,7 @@ func (b *bootstrap) arguments(packages []string) []string {
 		mode, format, target = "--mode=unshare", "--format=tar", b.path("root.tar")
 	}
 	return []string{
-		mode, format, "--variant=minbase", "--verbose", "--skip=output/dev",
+		mode, format, "--variant=minbase", "--verbose", "--skip=output/dev,cleanup/reproducible",
 		"--include=" + strings.Join(packages, ","),
 		"--aptopt=" + b.path("apt.conf"),
 		"--dpkgopt=force-unsafe-io",

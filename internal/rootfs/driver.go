@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/pandovm/pando/internal/image"
 )
@@ -19,37 +21,41 @@ type Config struct {
 	Recipes fs.FS
 	// Agent is the path of the pando-agent binary that goes into every root.
 	Agent string
+	// Emulated says that the roots will run without hardware virtualisation, for
+	// which the kernel gets other parameters.
+	Emulated bool
 }
 
 // Driver makes root disks. It is safe for concurrent use.
 type Driver struct {
-	cache   string
-	recipes fs.FS
-	agent   string
+	cache    string
+	recipes  fs.FS
+	agent    string
+	emulated bool
 }
 
 // New returns a driver; it touches nothing yet.
 func New(c Config) *Driver {
-	return &Driver{cache: c.Cache, recipes: c.Recipes, agent: c.Agent}
+	return &Driver{cache: c.Cache, recipes: c.Recipes, agent: c.Agent, emulated: c.Emulated}
 }
 
 var _ image.RootBuilder = (*Driver)(nil)
 
 // Digest identifies the recipe and the agent.
 func (d *Driver) Digest(recipe string) (string, error) {
-	system, err := digestSystem(d.recipes)
-	if err != nil {
-		return "", err
-	}
-	own, err := digestTree(d.recipes, recipe)
-	if err != nil {
-		return "", err
+	parts := []string{strconv.FormatBool(d.emulated)}
+	for _, tree := range []string{"boot", "debian", recipe} {
+		digest, err := digestTree(d.recipes, tree)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, digest)
 	}
 	agent, err := digestFile(d.agent)
 	if err != nil {
 		return "", err
 	}
-	return digestStrings(system, own, agent), nil
+	return digestStrings(append(parts, format, agent)...), nil
 }
 
 // Build makes the root disk of the recipe in a work folder of its own, which
@@ -83,7 +89,7 @@ func (d *Driver) assemble(ctx context.Context, s system, work string, order imag
 		Initrd:  filepath.Join(work, "initrd"),
 	}
 	var err error
-	if root.Append, err = commandLine(d.recipes, order.Recipe); err != nil {
+	if root.Append, err = d.commandLine(order.Recipe); err != nil {
 		return root, err
 	}
 	progress(step, 0, 3)
@@ -100,6 +106,22 @@ func (d *Driver) assemble(ctx context.Context, s system, work string, order imag
 	}
 	progress(step, 3, 3)
 	return root, nil
+}
+
+// commandLine is the recipe's kernel command line.
+func (d *Driver) commandLine(recipe string) (string, error) {
+	parameters, err := listFile(d.recipes, recipe+"/append")
+	if err != nil {
+		return "", err
+	}
+	if d.emulated {
+		more, err := listFile(d.recipes, "boot/append.emulated")
+		if err != nil {
+			return "", err
+		}
+		parameters = append(parameters, more...)
+	}
+	return strings.Join(parameters, " "), nil
 }
 
 // makeDisk writes the recipe's file system, without the agent, to path.

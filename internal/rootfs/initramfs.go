@@ -69,7 +69,7 @@ func writeInitramfs(path string, s system, recipes fs.FS) error {
 	}
 	c.add("dev/console", cpioDevice|0o600, nil, 5, 1)
 	c.add("bin/busybox", cpioFile|0o755, busybox, 0, 0)
-	for _, applet := range []string{"sh", "mount", "insmod", "usleep", "switch_root"} {
+	for _, applet := range []string{"sh", "mount", "mkdir", "insmod", "usleep", "switch_root"} {
 		c.add("bin/"+applet, cpioLink|0o777, []byte("busybox"), 0, 0)
 	}
 	c.add("init", cpioFile|0o755, script, 0, 0)

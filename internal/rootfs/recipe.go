@@ -16,20 +16,22 @@ import (
 // makes out of an unchanged recipe.
 const format = "1"
 
-// digestSystem identifies the bootstrapped Debian that all recipes build on.
+// digestSystem identifies the bootstrapped Debian that all recipes build on:
+// only what goes into it, so that a new command line or initramfs script does
+// not make the packages install again.
 func digestSystem(recipes fs.FS) (string, error) {
-	debian, err := digestTree(recipes, "debian")
-	if err != nil {
-		return "", err
+	parts := []string{format}
+	for _, path := range []string{"debian/packages", "debian/customize", "debian/files", "boot/modules"} {
+		digest, err := digestTree(recipes, path)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, digest)
 	}
-	boot, err := digestTree(recipes, "boot")
-	if err != nil {
-		return "", err
-	}
-	return digestStrings(format, debian, boot), nil
+	return digestStrings(parts...), nil
 }
 
-// digestTree hashes the paths and contents of all files under dir.
+// digestTree hashes the paths and contents of dir, or of all files under it.
 func digestTree(recipes fs.FS, dir string) (string, error) {
 	h := sha256.New()
 	err := fs.WalkDir(recipes, dir, func(path string, e fs.DirEntry, err error) error {
@@ -85,15 +87,6 @@ func listFile(recipes fs.FS, path string) ([]string, error) {
 		}
 	}
 	return entries, nil
-}
-
-// commandLine is the recipe's kernel command line.
-func commandLine(recipes fs.FS, recipe string) (string, error) {
-	parameters, err := listFile(recipes, recipe+"/append")
-	if err != nil {
-		return "", err
-	}
-	return strings.Join(parameters, " "), nil
 }
 
 // modeOf is the permission of a recipe's file inside the guest. Embedded files
