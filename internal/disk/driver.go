@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pandovm/pando/internal/layer"
 )
 
@@ -28,13 +30,14 @@ const (
 type Driver struct {
 	layers *layer.Store
 
-	mu        sync.Mutex
-	templates map[templateKey][]byte
+	mu sync.Mutex
+	// templates are empty overlays by their size.
+	templates map[int64][]byte
 }
 
 // New returns the Driver for the layers of a store.
 func New(layers *layer.Store) *Driver {
-	return &Driver{layers: layers, templates: map[templateKey][]byte{}}
+	return &Driver{layers: layers, templates: map[int64][]byte{}}
 }
 
 // FreeBytes returns what can still be written to the file system of dir.
@@ -43,23 +46,13 @@ func FreeBytes(dir string) (int64, error) { return layer.FreeBytes(dir) }
 // FromRaw turns a raw image, sparse or not, into a sealed qcow2 layer. Blocks
 // of zeros take no space. The caller holds the layer, or forgets it.
 func (d *Driver) FromRaw(ctx context.Context, raw string) (layer.Layer, error) {
-	return d.convert(ctx, "raw", raw)
-}
-
-// Flatten copies everything that can be read through the layer id, which may
-// have layers below it, into one new sealed layer without a backing file.
-func (d *Driver) Flatten(ctx context.Context, id layer.ID) (layer.Layer, error) {
-	return d.convert(ctx, format, d.layers.Path(id))
-}
-
-func (d *Driver) convert(ctx context.Context, from, path string) (layer.Layer, error) {
 	draft, err := d.layers.Create(layer.KindDisk)
 	if err != nil {
 		return layer.Layer{}, err
 	}
-	err = run(ctx, "convert", "-q", "-f", from, "-O", format, "-S", "4k", "--", path, draft.File().Name())
+	err = run(ctx, "convert", "-q", "-f", "raw", "-O", format, "-S", "4k", "--", raw, draft.File().Name())
 	if err != nil {
-		err = d.full(path, fmt.Errorf("convert disk: %w", err))
+		err = d.full(raw, fmt.Errorf("convert disk: %w", err))
 		return layer.Layer{}, errors.Join(err, draft.Discard())
 	}
 	return draft.Seal()
@@ -75,7 +68,16 @@ func (d *Driver) full(source string, err error) error {
 	if statErr != nil {
 		return err
 	}
-	return d.layers.Full(needed, fmt.Errorf("%w: %w", errNoSpace, err))
+	return d.layers.Full(needed, fmt.Errorf("%w: %w", unix.ENOSPC, err))
+}
+
+// allocated returns the bytes that a file takes on disk.
+func allocated(path string) (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return 0, fmt.Errorf("stat %s: %w", path, err)
+	}
+	return st.Blocks * 512, nil
 }
 
 // run executes qemu-img. Its output is bounded and becomes part of the error.

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pandovm/pando/internal/layer"
 )
 
@@ -24,14 +22,6 @@ const (
 	maxDiskBytes = int64(1) << 50
 )
 
-// templateKey is what two empty overlays have to share for one to be made from
-// the other by changing the name of the backing file.
-type templateKey struct {
-	// folder is where the layers are, relative to the overlay.
-	folder string
-	bytes  int64
-}
-
 // Overlay makes an empty overlay of sizeBytes at path, which must not exist,
 // over the layer backing, which may not exist yet. The first overlay of a size
 // costs a run of qemu-img; further ones are copies of it with another name in
@@ -44,7 +34,7 @@ func (d *Driver) Overlay(ctx context.Context, path string, backing layer.ID, siz
 		return fmt.Errorf("make overlay: a disk of %d bytes is not possible", sizeBytes)
 	}
 	name := d.BackingName(backing)
-	template, err := d.template(ctx, templateKey{folder: filepath.Dir(name), bytes: sizeBytes})
+	template, err := d.template(ctx, sizeBytes)
 	if err != nil {
 		return fmt.Errorf("make overlay: %w", err)
 	}
@@ -60,14 +50,14 @@ func (d *Driver) Overlay(ctx context.Context, path string, backing layer.ID, siz
 
 // template returns an empty overlay whose backing name only has the right
 // length. Two callers may make the same one at once; that does no harm.
-func (d *Driver) template(ctx context.Context, key templateKey) ([]byte, error) {
+func (d *Driver) template(ctx context.Context, sizeBytes int64) ([]byte, error) {
 	d.mu.Lock()
-	template := d.templates[key]
+	template := d.templates[sizeBytes]
 	d.mu.Unlock()
 	if template != nil {
 		return template, nil
 	}
-	template, err := makeTemplate(ctx, key)
+	template, err := makeTemplate(ctx, d.BackingName(layer.NewID()), sizeBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -76,20 +66,19 @@ func (d *Driver) template(ctx context.Context, key templateKey) ([]byte, error) 
 	if len(d.templates) >= maxTemplates {
 		clear(d.templates)
 	}
-	d.templates[key] = template
+	d.templates[sizeBytes] = template
 	return template, nil
 }
 
-func makeTemplate(ctx context.Context, key templateKey) (_ []byte, err error) {
+func makeTemplate(ctx context.Context, placeholder string, sizeBytes int64) (_ []byte, err error) {
 	dir, err := os.MkdirTemp("", "pando-overlay-")
 	if err != nil {
 		return nil, fmt.Errorf("make template: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	path := filepath.Join(dir, "overlay")
-	placeholder := filepath.Join(key.folder, string(layer.NewID()))
 	// -u: the backing file need not exist, and is not opened.
-	err = run(ctx, "create", "-q", "-u", "-f", format, "-F", format, "-b", placeholder, "--", path, strconv.FormatInt(key.bytes, 10))
+	err = run(ctx, "create", "-q", "-u", "-f", format, "-F", format, "-b", placeholder, "--", path, strconv.FormatInt(sizeBytes, 10))
 	if err != nil {
 		return nil, err
 	}
@@ -151,16 +140,4 @@ func writeSparse(path string, content []byte) (err error) {
 		}
 	}
 	return f.Truncate(int64(len(content)))
-}
-
-// errNoSpace lets layer.Full recognise what qemu-img said in words.
-var errNoSpace = fmt.Errorf("qemu-img: %w", unix.ENOSPC)
-
-// allocated returns the bytes that a file takes on disk.
-func allocated(path string) (int64, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return 0, fmt.Errorf("stat %s: %w", path, err)
-	}
-	return st.Blocks * 512, nil
 }
