@@ -141,7 +141,10 @@ const (
 	// killPatience is how long a killed process may take to end before the
 	// caller is told nevertheless; one that hangs in the kernel may take for ever.
 	killPatience = 2 * time.Second
-	groupPoll    = 20 * time.Millisecond
+	// groupPatience is the same for the rest of its group, whose dead count as
+	// members until their parent has taken notice.
+	groupPatience = 500 * time.Millisecond
+	groupPoll     = 20 * time.Millisecond
 )
 
 // terminate ends the process and its whole group, and reaps the process.
@@ -162,7 +165,7 @@ func (p *process) terminate() {
 	// The group's number stays taken while it has members.
 	if !groupEnds(p.pid, deadline) {
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-		groupEnds(p.pid, time.Now().Add(killPatience))
+		groupEnds(p.pid, time.Now().Add(groupPatience))
 	}
 }
 

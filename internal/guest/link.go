@@ -22,7 +22,7 @@ const (
 	// it is asked whether it is still there, and pingTimeout how long it may take
 	// to say so.
 	silence     = 10 * time.Second
-	pingTimeout = 20 * time.Second
+	pingTimeout = 50 * time.Second
 )
 
 // errClosed is the cause of a link that was closed on this side.

@@ -1,0 +1,66 @@
+package guest
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/pandovm/pando/internal/link"
+)
+
+// pipeOf returns a connection on which p arrives, in one piece or many.
+func pipeOf(p []byte, size int) net.Conn {
+	near, far := net.Pipe()
+	go func() {
+		for len(p) > 0 {
+			n := min(len(p), size)
+			if _, err := far.Write(p[:n]); err != nil {
+				break
+			}
+			p = p[n:]
+		}
+		_ = far.Close()
+	}()
+	return near
+}
+
+// FuzzConfirmation has a guest answer the preamble with arbitrary bytes.
+func FuzzConfirmation(f *testing.F) {
+	nonce := link.FreshToken()
+	body, _ := link.Confirmation{Number: 1, AgentVersion: "1", Reseeded: true}.MarshalBinary()
+	message, _ := link.AppendMessage([]byte("stale"), nonce, body)
+	f.Add(append(message, "rest"...), uint16(3))
+	f.Add(message[:len(message)-1], uint16(1000))
+	f.Add(append(nonce[:], 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4), uint16(1))
+	f.Fuzz(func(t *testing.T, stream []byte, size uint16) {
+		conn := pipeOf(stream, int(size)+1)
+		defer conn.Close()
+		_, rest, err := awaitConfirmation(conn, nonce)
+		if err == nil && !bytes.Contains(stream, nonce[:]) {
+			t.Fatal("confirmed without the nonce")
+		}
+		if !bytes.Contains(stream, rest) {
+			t.Fatal("what follows the confirmation is not what was sent")
+		}
+	})
+}
+
+// FuzzExchange has an agent answer an order with arbitrary bytes.
+func FuzzExchange(f *testing.F) {
+	exit, _ := link.Exit{StdoutBytes: 3}.MarshalBinary()
+	f.Add(link.AppendFrame(link.AppendFrame(nil, link.FrameStdout, []byte("abc")), link.FrameExit, exit))
+	f.Add(link.AppendFrame(nil, link.FrameRefused, nil))
+	f.Add([]byte{17, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		e := exchange{limit: 8}
+		err := e.read(link.NewFrameReader(io.MultiReader(bytes.NewReader(stream))))
+		r := e.result
+		if len(r.Stdout) > e.limit || len(r.Stderr) > e.limit {
+			t.Fatal("took more output than asked for")
+		}
+		if err == nil && e.refusal == nil && (r.StdoutBytes < int64(len(r.Stdout)) || r.ExitCode == nil != r.TimedOut) {
+			t.Fatalf("inconsistent result %+v", r)
+		}
+	})
+}
