@@ -84,7 +84,7 @@ func unescape(path string) string {
 
 // adoptUnified takes the controllers that version 2 offers at its root.
 func (c *Cgroups) adoptUnified(root string) {
-	offered, err := os.ReadFile(filepath.Join(root, "cgroup.controllers")) //nolint:gosec // a mount point that the kernel named
+	offered, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {
 		return
 	}
@@ -119,7 +119,7 @@ func enableUnified(root, name string) error {
 
 func enable(folder, name string) error {
 	file := filepath.Join(folder, "cgroup.subtree_control")
-	enabled, err := os.ReadFile(file) //nolint:gosec // below a mount point that the kernel named
+	enabled, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
@@ -150,8 +150,7 @@ func (c *Cgroups) adoptV1(root string, options []string) {
 }
 
 func reason(err error) string {
-	var pathError *fs.PathError
-	if errors.As(err, &pathError) {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Sprintf("%s: %v", pathError.Path, pathError.Err)
 	}
 	return err.Error()
@@ -294,7 +293,7 @@ func removeGroup(folder string) error {
 // killMembers ends the processes of a group. What it cannot end keeps the group
 // busy, which is the error that Remove reports.
 func killMembers(folder string) {
-	members, err := os.ReadFile(filepath.Join(folder, "cgroup.procs")) //nolint:gosec // below a mount point that the kernel named
+	members, err := os.ReadFile(filepath.Join(folder, "cgroup.procs"))
 	if err != nil {
 		return
 	}
@@ -312,12 +311,12 @@ func killMembers(folder string) {
 // isMember looks again after the process was identified: a number read before
 // may have been recycled in between.
 func isMember(folder, pid string) bool {
-	members, err := os.ReadFile(filepath.Join(folder, "cgroup.procs")) //nolint:gosec // as above
+	members, err := os.ReadFile(filepath.Join(folder, "cgroup.procs"))
 	return err == nil && slices.Contains(strings.Fields(string(members)), pid)
 }
 
 func makeGroup(folder string) error {
-	err := os.Mkdir(folder, 0o755) //nolint:gosec // cgroup folders are public, their files have their own modes
+	err := os.Mkdir(folder, 0o755)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -327,7 +326,7 @@ func makeGroup(folder string) error {
 // set writes one value. The file must exist: creating it would hide a typing
 // error on a host where the kernel does not refuse.
 func set(folder, file, value string) error {
-	f, err := os.OpenFile(filepath.Join(folder, file), os.O_WRONLY, 0) //nolint:gosec // below a mount point that the kernel named
+	f, err := os.OpenFile(filepath.Join(folder, file), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}

@@ -88,8 +88,7 @@ func (j *Jail) Start(ctx context.Context, spec Spec) (Process, error) {
 // namespacesRefused tells a host that forbids user namespaces from other
 // failures. Some forbid the creation, others the use of what was created.
 func namespacesRefused(err error) bool {
-	var failed *StepError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*StepError](err); ok {
 		return failed.Step == stepRoot && (failed.Errno == unix.EPERM || failed.Errno == unix.EACCES)
 	}
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) ||

@@ -105,6 +105,9 @@ func TestNoPrivilegeIsLeft(t *testing.T) {
 			if !s.NoNewPrivs {
 				t.Error("no_new_privs is not set")
 			}
+			if !s.NoHugePages {
+				t.Error("huge pages are allowed")
+			}
 			if s.Gained == "ok" {
 				t.Error("the program became root")
 			}
@@ -128,7 +131,7 @@ func TestOtherDescriptorsOfTheDaemonStayOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(leaked) //nolint:errcheck // a copy of our stdin
+	defer unix.Close(leaked)
 	s := look(t, newJail(t), nil)
 	if diff := cmp.Diff([]int{0, 1, 2}, s.OpenFiles); diff != "" {
 		t.Errorf("open files: %s", diff)

@@ -61,7 +61,7 @@ func (e *StepError) Error() string { return e.Step + ": " + e.Message }
 
 // Is reports whether target is the kernel's reason, for errors.Is(err, unix.ENOENT).
 func (e *StepError) Is(target error) bool {
-	return e.Errno != 0 && e.Errno.Is(target) || target == error(e.Errno) //nolint:errorlint // an Errno is a value
+	return e.Errno != 0 && e.Errno.Is(target) || target == error(e.Errno)
 }
 
 // Main is the launcher. The binary's main calls it first of all when its first
@@ -74,16 +74,13 @@ func Main(args []string) {
 	// Whatever else was inherited must not reach the program.
 	_ = unix.CloseRange(ordersFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // fails on kernels before 5.11, which QEMU 7.2 hosts are not
 	report := os.NewFile(reportFD, "report")
-	if err := run(args, report); err != nil {
-		text, _ := json.Marshal(asStep(err)) // three plain fields
-		_, _ = report.Write(text)            // the parent sees an empty report then
-	}
+	text, _ := json.Marshal(asStep(run(args, report))) // three plain fields
+	_, _ = report.Write(text)                          // the parent sees an empty report then
 	os.Exit(1)
 }
 
 func asStep(err error) *StepError {
-	var failed *StepError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*StepError](err); ok {
 		return failed
 	}
 	return &StepError{Step: stepOrders, Message: err.Error()}
@@ -105,6 +102,7 @@ func run(args []string, report *os.File) error {
 		{stepCgroup, joinCgroup},
 		{stepRoot, buildRoot},
 		{stepLimits, setLimits},
+		{stepLimits, forbidHugePages},
 		{stepPrivileges, dropPrivileges},
 	}
 	for _, step := range steps {
@@ -116,7 +114,7 @@ func run(args []string, report *os.File) error {
 	if _, err := report.Write([]byte{markReady}); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	err = syscall.Exec(o.Argv[0], o.Argv, o.Env) //nolint:gosec // running the caller's program is what this is for
+	err = syscall.Exec(o.Argv[0], o.Argv, o.Env)
 	return newStepError(stepExec, &os.PathError{Op: "execve", Path: o.Argv[0], Err: err})
 }
 
@@ -176,6 +174,16 @@ func setLimits(o orders) error {
 		if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
 			return fmt.Errorf("set limit %d: %w", resource, err)
 		}
+	}
+	return nil
+}
+
+// forbidHugePages saves an idle program the rest of each huge page that it
+// touched: QEMU asks for them for translated code, of which most VMs have little.
+func forbidHugePages(orders) error {
+	err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
+	if err != nil && !errors.Is(err, unix.EINVAL) { // a kernel that has none
+		return fmt.Errorf("forbid huge pages: %w", err)
 	}
 	return nil
 }

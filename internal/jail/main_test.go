@@ -23,7 +23,7 @@ import (
 const (
 	probeArg = "__probe" // a confined program that says what it sees
 	startArg = "__start" // a daemon that starts a probe, for another uid
-	// a daemon that starts a program, notes it in a file, and ends
+	// A daemon that starts a program, notes it in a file, and ends.
 	daemonArg = "__daemon"
 )
 
@@ -53,6 +53,7 @@ type sight struct {
 	Bounding             int       // how many are left
 	Ambient              int
 	NoNewPrivs           bool
+	NoHugePages          bool
 	Interfaces           []string // name and flags
 	Dialled              string   // the error of a connect to 127.0.0.1
 	Host                 string
@@ -114,8 +115,7 @@ func probe(paths []string) int {
 
 // outcome is the kernel's word for what happened.
 func outcome(err error) string {
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return unix.ErrnoName(errno)
 	}
 	if err != nil {
@@ -181,6 +181,8 @@ func (s *sight) capabilities() {
 	}
 	has, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
 	s.NoNewPrivs = err == nil && has == 1
+	has, err = unix.PrctlRetInt(unix.PR_GET_THP_DISABLE, 0, 0, 0, 0)
+	s.NoHugePages = err == nil && has == 1
 }
 
 // openFiles lists the descriptors that came with the exec. The Go runtime's own
@@ -266,26 +268,26 @@ func newJail(t testing.TB) *jail.Jail {
 func startAsOther(specFile string) int {
 	text, err := os.ReadFile(specFile)
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	var spec jail.Spec
 	if err := json.Unmarshal(text, &spec); err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	spec.Stdout = os.Stdout
 	cgroups, err := jail.DetectCgroups()
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	j := jail.New(spec.Argv[0], cgroups)
 	if err := runDetached(j, spec); err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	fmt.Println(j.Level())
+	fmt.Fprintln(os.Stdout, j.Level())
 	return 0
 }
 
@@ -300,7 +302,7 @@ func startAndEnd(noteFile string) int {
 		}
 	}
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0

@@ -59,6 +59,12 @@ func (p Process) Alive() bool {
 	return err == nil && start == p.StartTime && state != 'Z' && state != 'X'
 }
 
+// present reports whether the process runs, or ended and was not waited for.
+func (p Process) present() bool {
+	start, _, err := stat(p.PID)
+	return err == nil && start == p.StartTime
+}
+
 // Kill ends the process at once; one that is gone already is success. It does
 // not wait.
 func (p Process) Kill() error { return p.Signal(unix.SIGKILL) }
@@ -112,10 +118,8 @@ func (p Process) open() (*os.File, error) {
 	}
 	f := os.NewFile(uintptr(fd), "pidfd")
 	// Compared after the pidfd was taken: from here on the number is pinned.
-	start, _, err := stat(p.PID)
-	if err != nil || start != p.StartTime {
-		_ = f.Close() // nothing was written
-		return nil, nil
+	if !p.present() {
+		return nil, f.Close()
 	}
 	return f, nil
 }

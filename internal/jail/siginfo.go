@@ -22,7 +22,7 @@ const (
 )
 
 func (c *childInfo) siginfo() *unix.Siginfo {
-	return (*unix.Siginfo)(unsafe.Pointer(c)) //nolint:gosec // same size and alignment, which the compiler checks below
+	return (*unix.Siginfo)(unsafe.Pointer(c))
 }
 
 func (c *childInfo) exit() Exit {

@@ -145,10 +145,18 @@ func (m Machine) Env() []string {
 // new device goes to the end of its kind.
 func (m Machine) parts() []part {
 	parts := []part{
-		identity{m.ID}, confinement{},
-		board{m.Type, cmp.Or(m.Firmware, DefaultFirmware)}, accelerator{m.Accel}, processors{m.CPUModel, m.CPUs}, memory{m.MemoryMiB, m.RAMFile()},
+		identity{m.ID},
+		confinement{},
+		board{m.Type, cmp.Or(m.Firmware, DefaultFirmware)},
+		accelerator{m.Accel},
+		processors{m.CPUModel, m.CPUs},
+		memory{m.MemoryMiB, m.RAMFile()},
 		monitor{m.QMPSocket()},
-		serial{m.SerialLog()}, agentPort{m.AgentSocket()}, entropy{}, generationID{}, panicNotifier{},
+		serial{m.SerialLog()},
+		agentPort{m.AgentSocket()},
+		entropy{},
+		generationID{},
+		panicNotifier{},
 	}
 	if m.Disk != "" {
 		parts = append(parts, disk{m.Disk})

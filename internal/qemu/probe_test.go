@@ -26,6 +26,16 @@ func TestProbeThisHost(t *testing.T) {
 	}
 }
 
+func TestLayoutFollowsTheMachine(t *testing.T) {
+	t.Parallel()
+	host := qemu.Host{Version: "7.2.22", MachineType: "pc-i440fx-7.2", Accel: qemu.AccelTCG, CPUModel: "Nehalem"}
+	same, newer, kvm := host, host, host
+	newer.Version, kvm.Accel = "7.2.23", qemu.AccelKVM
+	if host.Layout() != same.Layout() || host.Layout() == newer.Layout() || host.Layout() == kvm.Layout() {
+		t.Errorf("layouts %s, %s, %s, %s", host.Layout(), same.Layout(), newer.Layout(), kvm.Layout())
+	}
+}
+
 func TestProbeWithoutQEMU(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := qemu.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), qemu.Binary) {

@@ -106,5 +106,9 @@ func connectOnce(ctx context.Context, sock string) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn.(*net.UnixConn), nil
+	socket, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(errors.New("not a unix socket"), conn.Close())
+	}
+	return socket, nil
 }
