@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -37,13 +38,9 @@ func main() {
 
 func run(ctx context.Context, log *slog.Logger) error {
 	modest()
-	score, err := os.OpenFile("/proc/self/oom_score_adj", os.O_WRONLY, 0)
+	spawner, err := newSpawner()
 	if err != nil {
-		return fmt.Errorf("protect from the oom killer: %w", err)
-	}
-	spawner, err := agent.NewSpawner(score)
-	if err != nil {
-		return err
+		log.Warn("agent may be killed for want of memory", "error", err)
 	}
 	port, err := agent.OpenPort(ctx, link.PortName)
 	if err != nil {
@@ -53,6 +50,20 @@ func run(ctx context.Context, log *slog.Logger) error {
 	return agent.New(agent.Config{
 		Port: port, System: &agent.Machine{}, Spawner: spawner, Log: log, Version: version,
 	}).Serve(ctx)
+}
+
+// newSpawner returns a spawner that protects the agent from the OOM killer. With
+// an error it returns one that does not.
+func newSpawner() (*agent.Spawner, error) {
+	score, err := os.OpenFile("/proc/self/oom_score_adj", os.O_WRONLY, 0)
+	if err != nil {
+		score = nil
+	}
+	s, protectErr := agent.NewSpawner(score)
+	if protectErr != nil {
+		s, _ = agent.NewSpawner(nil)
+	}
+	return s, errors.Join(err, protectErr)
 }
 
 // modest keeps the agent small in a guest that belongs to somebody else.

@@ -87,9 +87,13 @@ func openPort(path string) (*devicePort, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open port: %w", err)
 	}
+	return newDevicePort(f)
+}
+
+func newDevicePort(f *os.File) (*devicePort, error) {
 	raw, err := f.SyscallConn()
 	if err == nil {
-		err = f.SetWriteDeadline(time.Time{}) // fails if the device cannot be polled
+		err = f.SetDeadline(time.Time{}) // fails if the device cannot be polled
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open port: %w", errors.Join(err, f.Close()))

@@ -14,8 +14,10 @@ import (
 // Spawner starts processes. It is safe for concurrent use.
 type Spawner struct {
 	mu sync.Mutex
-	// score is the agent's own oom_score_adj file, or nil.
-	score *os.File
+	// score is the agent's own oom_score_adj file, or nil; own is its value, and
+	// children that of what it starts.
+	score         *os.File
+	own, children string
 }
 
 // NewSpawner returns a spawner. If score is not nil it is the agent's own
@@ -24,8 +26,8 @@ type Spawner struct {
 // child inherits the score in force at its birth, so the score is lifted for
 // just that moment.
 func NewSpawner(score *os.File) (*Spawner, error) {
-	s := &Spawner{score: score}
-	return s, s.setScore("-1000")
+	s := &Spawner{score: score, own: "-1000", children: "0"}
+	return s, s.setScore(s.own)
 }
 
 func (s *Spawner) setScore(value string) error {
@@ -54,7 +56,7 @@ type command struct {
 func (s *Spawner) start(c *command) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.setScore("0"); err != nil {
+	if err := s.setScore(s.children); err != nil {
 		return nil, err
 	}
 	pidfd := -1
@@ -64,7 +66,7 @@ func (s *Spawner) start(c *command) (*process, error) {
 		Files: []uintptr{uintptr(c.files[0]), uintptr(c.files[1]), uintptr(c.files[2])},
 		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: c.credential, PidFD: &pidfd},
 	})
-	scoreErr := s.setScore("-1000")
+	scoreErr := s.setScore(s.own)
 	if err != nil {
 		return nil, err
 	}

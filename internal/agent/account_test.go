@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFindAccount(t *testing.T) {
+	t.Parallel()
+	const users = "root:x:0:0:root:/root:/bin/bash\ntoor:x:0:0::/:/bin/sh\nu:x:1000:5:A B,,,:/home/u:\nlast:x:7:8:::/bin/sh"
+	root := account{name: "root", home: "/root", shell: "/bin/bash"}
+	u := account{name: "u", home: "/home/u", shell: "/bin/sh", uid: 1000, gid: 5}
+	for name, c := range map[string]struct {
+		passwd, name string
+		want         account
+		ok           bool
+	}{
+		"by name":           {users, "u", u, true},
+		"default":           {users, "", u, true},
+		"default root":      {"x:x:5:5::/:/bin/sh\n" + users[:48], "", root, true},
+		"no last newline":   {users, "last", account{name: "last", home: "/", shell: "/bin/sh", uid: 7, gid: 8}, true},
+		"unknown":           {users, "nobody", account{}, false},
+		"not by number":     {users, "1000", account{}, false},
+		"empty":             {"", "", account{}, false},
+		"too few fields":    {"u:x:1000:5:A:/home/u\n", "u", account{}, false},
+		"too many fields":   {"u:x:1000:5:A:/home/u:/bin/sh:\n", "u", account{}, false},
+		"number too large":  {"u:x:4294967296:5:A:/home/u:/bin/sh\n", "u", account{}, false},
+		"number is no one":  {"u:x:-1:5:A:/home/u:/bin/sh\n", "u", account{}, false},
+		"name with newline": {"u:x:1000:5:A:/home/u:/bin/sh\n", "u\n", account{}, false},
+	} {
+		got, ok := findAccount([]byte(c.passwd), c.name)
+		if ok != c.ok {
+			t.Errorf("%s: found %v", name, ok)
+		}
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(account{})); ok && diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
+
+func TestFindGroups(t *testing.T) {
+	t.Parallel()
+	const groups = "own:x:5:u\na:x:6:x,u,y\nb:x:7:ux\nc:x:8:\nbroken\nd:x:9:u"
+	if diff := cmp.Diff([]uint32{5, 6, 9}, findGroups([]byte(groups), "u", 5)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAccountFiles(t *testing.T) {
+	t.Parallel()
+	if _, err := (accounts{dir: t.TempDir()}).find(""); err == nil || errors.Is(err, errNoAccount) {
+		t.Errorf("without passwd: %v", err)
+	}
+	dir := tree(t, map[string]string{"passwd": "root:x:0:0::/root:/bin/sh\n"})
+	got, err := accounts{dir: dir}.find("")
+	if err != nil || got.name != "root" || len(got.groups) != 1 {
+		t.Errorf("without group: %+v, %v", got, err)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	a := account{name: "u", home: "/h", shell: "/s"}
+	got := environment(a, []string{"PATH=/x", "NEW=1=2", "NEW=3", "HOM=x"})
+	want := []string{"HOME=/h", "USER=u", "LOGNAME=u", "SHELL=/s", "PATH=/x", "LANG=C.UTF-8", "NEW=3", "HOM=x"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzAccounts(f *testing.F) {
+	f.Add([]byte("root:x:0:0:root:/root:/bin/bash\nu:x:1000:5::/home/u:"), []byte("g:x:5:u,v\n"), "u")
+	f.Add([]byte(":::::::\n\n::"), []byte(":::\n,"), "")
+	f.Fuzz(func(t *testing.T, passwd, group []byte, name string) {
+		a, ok := findAccount(passwd, name)
+		if !ok {
+			return
+		}
+		if name != "" && a.name != name || a.shell == "" || a.home == "" {
+			t.Fatalf("asked for %q, found %+v", name, a)
+		}
+		if g := findGroups(group, a.name, a.gid); g[0] != a.gid {
+			t.Fatalf("groups %v", g)
+		}
+	})
+}
