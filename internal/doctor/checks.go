@@ -31,7 +31,6 @@ func (e *examination) qemu(ctx context.Context) Check {
 	if err != nil {
 		return Check{name, Fail, err.Error(), install}
 	}
-	e.host, e.ready = host, true
 	seen := fmt.Sprintf("%s, version %s, machine %s, CPU %s", host.Binary, host.Version, host.MachineType, host.CPUModel)
 	if !qemu.AtLeast(host.Version, qemu.MinMajor, qemu.MinMinor) {
 		fix := fmt.Sprintf("use a release that has QEMU %d.%d or newer (Debian 12, Ubuntu 24.04), then: %s", qemu.MinMajor, qemu.MinMinor, install)
@@ -150,14 +149,13 @@ func (e *examination) cgroups(context.Context) Check {
 	seen := fmt.Sprintf("version %d: %s", e.Cgroups.Version(), strings.Join(e.Cgroups.Controllers(), ", "))
 	if e.Cgroups.Version() == 0 {
 		seen = "no usable hierarchy"
-	}
-	if len(missing) == 0 {
+	} else if len(missing) == 0 {
 		return Check{name, OK, seen, ""}
 	}
-	return Check{
-		name, Warn, seen + "; no limit for " + strings.Join(missing, ", "),
-		"run the daemon as root; in a container, give it a writable cgroup tree (--cgroupns=host)",
+	if len(missing) > 0 {
+		seen += "; no limit for " + strings.Join(missing, ", ")
 	}
+	return Check{name, Warn, seen, "run the daemon as root; in a container, give it a writable cgroup tree (--cgroupns=host)"}
 }
 
 func (e *examination) memory(context.Context) Check {

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -65,16 +64,12 @@ type Options struct {
 	Boot func(context.Context) (seen string, err error)
 	// Seen is told of each check as soon as it is done; may be nil.
 	Seen func(Check)
-	// Log is told of what goes wrong in the doctor itself; may be nil.
-	Log *slog.Logger
 }
 
 // examination is one run.
 type examination struct {
 	Options
-	root  string // "/" except in tests
-	host  qemu.Host
-	ready bool // QEMU answered
+	root string // "/" except in tests
 }
 
 // Examine runs all checks, one after the other. Boot is tried only if nothing

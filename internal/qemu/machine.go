@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/pandovm/pando/internal/memory"
 )
 
 // Accel is how guest code is run.
@@ -135,7 +137,7 @@ func (m Machine) Env() []string {
 		"MALLOC_ARENA_MAX=1", "MALLOC_TRIM_THRESHOLD_=131072", "MALLOC_MMAP_THRESHOLD_=131072",
 	}
 	if m.MemoryLibrary != "" {
-		env = append(env, "LD_PRELOAD="+m.MemoryLibrary, "PANDO_RAM="+m.RAMFile(), "PANDO_MEMORY_SOCKET="+m.MemorySocket())
+		env = append(env, memory.LibraryEnv(m.MemoryLibrary, m.RAMFile(), m.MemorySocket())...)
 	}
 	return env
 }
@@ -150,7 +152,7 @@ func (m Machine) parts() []part {
 		board{m.Type, cmp.Or(m.Firmware, DefaultFirmware)},
 		accelerator{m.Accel},
 		processors{m.CPUModel, m.CPUs},
-		memory{m.MemoryMiB, m.RAMFile()},
+		ram{m.MemoryMiB, m.RAMFile()},
 		monitor{m.QMPSocket()},
 		serial{m.SerialLog()},
 		agentPort{m.AgentSocket()},

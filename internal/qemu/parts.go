@@ -70,14 +70,14 @@ func (p processors) args() []string {
 	return []string{"-cpu", p.model, "-smp", option("").number("cpus", p.count).number("maxcpus", p.count).String()}
 }
 
-// memory is guest RAM, shared as far as QEMU knows: shared RAM stays out of the
-// saved state (migration capability x-ignore-shared).
-type memory struct {
+// ram is guest memory, shared as far as QEMU knows: the memory library makes it
+// private behind QEMU's back.
+type ram struct {
 	mib  int
 	path string
 }
 
-func (p memory) args() []string {
+func (p ram) args() []string {
 	backend := option("memory-backend-file").set("id", ramObject).set("size", memoryArg(p.mib)).
 		set("mem-path", p.path).on("share").off("prealloc").off("merge").off("dump")
 	return []string{"-m", memoryArg(p.mib), "-object", backend.String()}
