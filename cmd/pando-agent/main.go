@@ -21,7 +21,7 @@ import (
 )
 
 // version is set with -ldflags "-X main.version=…".
-var version = link.Version //nolint:gochecknoglobals // the linker sets it
+var version = link.Version
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "--version" {
@@ -90,5 +90,5 @@ func withoutPreemption() {
 	if err != nil || os.Getenv("GODEBUG") != "" {
 		return
 	}
-	_ = syscall.Exec(exe, os.Args, append(os.Environ(), "GODEBUG="+setting)) // if it fails, go on as we are
+	_ = syscall.Exec(exe, os.Args, append(os.Environ(), "GODEBUG="+setting)) //nolint:gosec // itself; if it fails, go on as we are
 }

@@ -17,7 +17,7 @@ func readFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer syscall.Close(fd)
+	defer func() { _ = syscall.Close(fd) }()
 	b := make([]byte, 0, 4096)
 	for {
 		n, err := syscall.Read(fd, b[len(b):cap(b)])

@@ -47,7 +47,7 @@ func (m *Machine) Reseed(entropy []byte) error {
 	if err != nil {
 		return fmt.Errorf("reseed: %w", err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	// struct rand_pool_info { int entropy_count /* bits */; int buf_size; __u32 buf[]; }
 	info := binary.NativeEndian.AppendUint32(nil, uint32(len(entropy)*8))
 	info = binary.NativeEndian.AppendUint32(info, uint32(len(entropy)))

@@ -64,7 +64,7 @@ func pipe() (*os.File, int, error) {
 // command may leave processes behind that go on writing, and must not be
 // stopped by it.
 func (o *output) run() {
-	defer o.file.Close()
+	defer func() { _ = o.file.Close() }()
 	o.buf = make([]byte, outputBuffer)
 	for {
 		n, err := o.file.Read(o.buf[link.FrameHeader:])

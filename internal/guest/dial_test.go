@@ -137,7 +137,7 @@ func TestDialGivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	silent := filepath.Join(dir, "silent.sock")
-	l, err := net.Listen("unix", silent) //nolint:noctx // closed below
+	l, err := net.Listen("unix", silent)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -291,7 +291,7 @@ func sharedDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // other users' commands write here
+	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -302,7 +302,7 @@ func mustFifo(t *testing.T, path string) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // other users' commands use it
+	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
 }

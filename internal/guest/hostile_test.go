@@ -23,7 +23,7 @@ import (
 func hostile(t *testing.T, play func(net.Conn)) (sock string) {
 	t.Helper()
 	sock = filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", sock) //nolint:noctx // closed below
+	l, err := net.Listen("unix", sock)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func (l *Link) roundTrip(ctx context.Context, path string, body []byte, read fun
 	if err != nil {
 		return l.lost(ctx, path[1:], err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		return l.lost(ctx, path[1:], fmt.Errorf("status %d", resp.StatusCode))
 	}

@@ -76,7 +76,7 @@ func newWire(t *testing.T, g *guesttest.Guest) *wire {
 		t.Fatal(err)
 	}
 	w := &wire{sock: filepath.Join(filepath.Dir(g.Socket), "wire.sock"), guest: upstream}
-	l, err := net.Listen("unix", w.sock) //nolint:noctx // closed below
+	l, err := net.Listen("unix", w.sock)
 	if err != nil {
 		t.Fatal(err)
 	}
