@@ -11,13 +11,31 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pandovm/pando/internal/image"
+	"github.com/pandovm/pando/internal/kernel"
 )
 
 // system is a bootstrapped Debian in the cache: root.raw, the ext4 image without
-// an agent at its smallest size, and vmlinuz, modules/, busybox, applets and
+// system is a bootstrapped Debian in the cache: root.raw, the ext4 image without
+// an agent at its smallest size, and the kernel, modules/, busybox, applets and
 // release, which the host takes out of it.
 type system struct{ dir string }
+
+// The kernel as the package has it, and unpacked if that is possible.
+const (
+	packedKernel   = "vmlinuz"
+	unpackedKernel = "vmlinux"
+)
+
+// kernel is the file to boot.
+func (s system) kernel() string {
+	if _, err := os.Stat(s.file(unpackedKernel)); err == nil {
+		return s.file(unpackedKernel)
+	}
+	return s.file(packedKernel)
+}
 
 func (s system) file(name string) string { return filepath.Join(s.dir, name) }
 
@@ -51,7 +69,43 @@ func (d *Driver) system(ctx context.Context, progress image.Progress) (system, e
 	if err != nil {
 		return system{}, err
 	}
-	return s, errors.Join(d.bootstrap(ctx, work.path, s.dir, progress), work.remove())
+	err = errors.Join(d.bootstrap(ctx, work.path, s.dir, progress), work.remove())
+	if err == nil {
+		d.removeOlder(s)
+	}
+	return s, err
+}
+
+// use keeps the system from being removed until release is called. It fails if
+// a newer version has just taken its place.
+func (s system) use() (release func(), err error) {
+	f, err := os.Open(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("open root file system: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock root file system: %w", err)
+	}
+	return func() { unlock(f) }, nil
+}
+
+// removeOlder removes the systems of other recipes that nobody is using. What
+// cannot be removed now costs disk only.
+func (d *Driver) removeOlder(s system) {
+	dirs, err := filepath.Glob(filepath.Join(d.cache, "debian-*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		if dir == s.dir || !isDir(dir) {
+			continue
+		}
+		if lock, ok := tryLockDir(dir); ok {
+			_ = os.RemoveAll(dir)
+			unlock(lock)
+		}
+	}
 }
 
 func isDir(path string) bool {
@@ -69,6 +123,9 @@ func (d *Driver) bootstrap(ctx context.Context, work, target string, progress im
 	if err := unpackBoot(b.path("boot.tar"), out); err != nil {
 		return err
 	}
+	if err := unpackKernel(ctx, out); err != nil {
+		return err
+	}
 	progress("file system", 0, 1)
 	if err := b.makeFilesystem(ctx, filepath.Join(out, "root.raw")); err != nil {
 		return err
@@ -81,6 +138,26 @@ func (d *Driver) bootstrap(ctx context.Context, work, target string, progress im
 		return fmt.Errorf("publish root file system: %w", err)
 	}
 	return nil
+}
+
+// unpackKernel unpacks the kernel in dir; one that cannot be unpacked is booted
+// as it is.
+func unpackKernel(ctx context.Context, dir string) (err error) {
+	packed, err := os.Open(filepath.Join(dir, packedKernel))
+	if err != nil {
+		return fmt.Errorf("unpack kernel: %w", err)
+	}
+	defer packed.Close()
+	path := filepath.Join(dir, unpackedKernel)
+	out, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("unpack kernel: %w", err)
+	}
+	err = errors.Join(kernel.Unpack(ctx, packed, out), out.Close())
+	if errors.Is(err, kernel.ErrUnsupported) {
+		return os.Remove(path)
+	}
+	return err
 }
 
 // bootstrap is one run of mmdebstrap and what becomes of its result.

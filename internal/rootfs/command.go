@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -30,7 +30,11 @@ const keepLines = 15
 // run starts the program in its own process group, so that ctx's end reaches
 // what it has started too; it gets ten seconds to undo its mounts.
 func (c command) run(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, c.name, c.args...)
+	program, err := find(c.name)
+	if err != nil {
+		return fmt.Errorf("run %s: %w: install what is missing with: make setup", c.name, err)
+	}
+	cmd := exec.CommandContext(ctx, program, c.args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "PATH="+searchPath())
 	cmd.Env = append(cmd.Env, c.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -41,7 +45,7 @@ func (c command) run(ctx context.Context) error {
 	cmd.Stdout, cmd.Stderr = writer, writer
 	tail := make(chan []string, 1)
 	go func() { tail <- c.follow(reader) }()
-	err := cmd.Run()
+	err = cmd.Run()
 	_ = writer.Close()
 	lines := <-tail
 	if err == nil {
@@ -49,9 +53,6 @@ func (c command) run(ctx context.Context) error {
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("run %s: %w", c.name, context.Cause(ctx))
-	}
-	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("run %s: %w: install what is missing with: make setup", c.name, err)
 	}
 	return fmt.Errorf("run %s: %w: %s", c.name, err, strings.Join(lines, " | "))
 }
@@ -88,6 +89,17 @@ func scanLines(data []byte, atEOF bool) (int, []byte, error) {
 		return len(data), data, nil
 	}
 	return 0, nil, nil
+}
+
+// find looks a program up.
+func find(name string) (string, error) {
+	for _, dir := range filepath.SplitList(searchPath()) {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", exec.ErrNotFound
 }
 
 // searchPath is PATH with the folders of administration tools, which an

@@ -68,15 +68,25 @@ func (d *Driver) Build(ctx context.Context, order image.RootOrder, progress imag
 	if err != nil {
 		return image.Root{}, err
 	}
-	work, err := newWorkDir(d.cache)
+	release, err := system.use()
 	if err != nil {
 		return image.Root{}, err
 	}
+	work, err := newWorkDir(d.cache)
+	if err != nil {
+		release()
+		return image.Root{}, err
+	}
+	// The Root names files of the system, so both are given back together.
+	giveBack := func() error {
+		release()
+		return work.remove()
+	}
 	root, err := d.assemble(ctx, system, work.path, order, progress)
 	if err != nil {
-		return image.Root{}, errors.Join(err, work.remove())
+		return image.Root{}, errors.Join(err, giveBack())
 	}
-	root.Release = work.remove
+	root.Release = giveBack
 	return root, nil
 }
 
@@ -85,7 +95,7 @@ func (d *Driver) assemble(ctx context.Context, s system, work string, order imag
 	const step = "root disk"
 	root := image.Root{
 		RawDisk: filepath.Join(work, "root.raw"),
-		Kernel:  s.file("vmlinuz"),
+		Kernel:  s.kernel(),
 		Initrd:  filepath.Join(work, "initrd"),
 	}
 	var err error
