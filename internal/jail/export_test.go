@@ -16,3 +16,6 @@ func ParseStat(line []byte) (start uint64, state byte, err error) { return parse
 func ChildInfo(code, pid, status int32) Exit {
 	return (&childInfo{code: code, pid: pid, status: status}).exit()
 }
+
+// RefuseNamespaces makes j behave as on a host that forbids them.
+func RefuseNamespaces(j *Jail) { j.bare.Store(true) }

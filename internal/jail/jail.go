@@ -86,10 +86,10 @@ func (j *Jail) Start(ctx context.Context, spec Spec) (Process, error) {
 }
 
 // namespacesRefused tells a host that forbids user namespaces from other
-// failures. Some forbid the creation, others the use of what was created.
+// failures, which must not end in less confinement.
 func namespacesRefused(err error) bool {
 	if failed, ok := errors.AsType[*StepError](err); ok {
-		return failed.Step == stepRoot && (failed.Errno == unix.EPERM || failed.Errno == unix.EACCES)
+		return failed.Step == stepNamespaces
 	}
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) ||
 		errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EUSERS)

@@ -42,6 +42,7 @@ type orders struct {
 const (
 	stepOrders     = "read orders"
 	stepCgroup     = "join cgroup"
+	stepNamespaces = "use namespaces"
 	stepRoot       = "build root"
 	stepLimits     = "set limits"
 	stepPrivileges = "drop privileges"
@@ -100,6 +101,7 @@ func run(args []string, report *os.File) error {
 		do   func(orders) error
 	}{
 		{stepCgroup, joinCgroup},
+		{stepNamespaces, useNamespaces},
 		{stepRoot, buildRoot},
 		{stepLimits, setLimits},
 		{stepLimits, forbidHugePages},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +26,8 @@ const (
 	startArg = "__start" // a daemon that starts a probe, for another uid
 	// A daemon that starts a program, notes it in a file, and ends.
 	daemonArg = "__daemon"
+	// In the environment of a probe, it tells startArg what the host forbids.
+	refuseNamespaces = "REFUSE_NAMESPACES=1"
 )
 
 // TestMain lets the test binary be the launcher, as the pando binary is.
@@ -283,6 +286,9 @@ func startAsOther(specFile string) int {
 		return 1
 	}
 	j := jail.New(spec.Argv[0], cgroups)
+	if slices.Contains(spec.Env, refuseNamespaces) {
+		jail.RefuseNamespaces(j)
+	}
 	if err := runDetached(j, spec); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -308,8 +314,28 @@ func startAndEnd(noteFile string) int {
 	return 0
 }
 
-// asOther runs this binary as uid in the mode startArg, on spec.
+// asOther runs this binary as uid in the mode startArg, on spec, and returns the
+// lines of its output.
 func asOther(t *testing.T, uid uint32, spec jail.Spec) []string {
+	t.Helper()
+	out, err := otherCommand(t, uid, spec).Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+// failAsOther is asOther for a start that must fail; it returns what was said.
+func failAsOther(t *testing.T, uid uint32, spec jail.Spec) string {
+	t.Helper()
+	out, err := otherCommand(t, uid, spec).CombinedOutput()
+	if err == nil {
+		t.Fatalf("no failure: %s", out)
+	}
+	return string(out)
+}
+
+func otherCommand(t *testing.T, uid uint32, spec jail.Spec) *exec.Cmd {
 	t.Helper()
 	// The binary must be reachable for that uid, which go's build folder is not.
 	dir, err := os.MkdirTemp("", "jail")
@@ -337,9 +363,5 @@ func asOther(t *testing.T, uid uint32, spec jail.Spec) []string {
 	cmd := exec.CommandContext(t.Context(), binary, startArg, file)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return strings.Split(strings.TrimSpace(string(out)), "\n")
+	return cmd
 }

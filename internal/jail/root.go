@@ -30,11 +30,11 @@ type tree struct {
 	folder bool
 }
 
-// buildRoot replaces this process's root by one that has only what the program
-// may see.
-func buildRoot(o orders) error {
+// useNamespaces shows that the new namespaces are of use: some hosts let anybody
+// make them, and then forbid what they are for.
+func useNamespaces(o orders) error {
 	if o.Level == LevelBare {
-		return changeDir(o.Dir)
+		return nil
 	}
 	if err := unix.Sethostname([]byte(hostName)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
@@ -42,6 +42,15 @@ func buildRoot(o orders) error {
 	// Otherwise what is mounted here would appear on the host as well.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
+	}
+	return nil
+}
+
+// buildRoot replaces this process's root by one that has only what the program
+// may see.
+func buildRoot(o orders) error {
+	if o.Level == LevelBare {
+		return changeDir(o.Dir)
 	}
 	trees, err := openTrees(o)
 	if err != nil {
