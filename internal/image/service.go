@@ -145,7 +145,7 @@ func (s *Service) build(ctx context.Context, b Built, progress Progress) (err er
 }
 
 func (s *Service) workFolder(e Entry) (string, error) {
-	if err := os.MkdirAll(s.folder(e), 0o755); err != nil { //nolint:gosec // layers are read by VMs of other uids
+	if err := os.MkdirAll(s.folder(e), 0o755); err != nil {
 		return "", fmt.Errorf("make image folder: %w", err)
 	}
 	work, err := os.MkdirTemp(s.folder(e), ".new-")
@@ -158,7 +158,7 @@ func (s *Service) workFolder(e Entry) (string, error) {
 // publish makes the new version visible and removes older ones: data folders
 // that use them have links of their own.
 func (s *Service) publish(work string, b Built) error {
-	if err := os.Chmod(work, 0o755); err != nil { //nolint:gosec // as above
+	if err := os.Chmod(work, 0o755); err != nil {
 		return fmt.Errorf("publish image: %w", err)
 	}
 	if err := os.Rename(work, b.Dir); err != nil {

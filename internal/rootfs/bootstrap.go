@@ -115,7 +115,7 @@ func isDir(path string) bool {
 
 // bootstrap makes the system in the work folder and publishes it by renaming.
 func (d *Driver) bootstrap(ctx context.Context, work, target string, progress image.Progress) error {
-	b := bootstrap{work: work, recipes: d.recipes, progress: progress, asRoot: os.Geteuid() == 0}
+	b := bootstrap{tools: d.tools, work: work, recipes: d.recipes, progress: progress, asRoot: os.Geteuid() == 0}
 	if err := b.install(ctx); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (d *Driver) bootstrap(ctx context.Context, work, target string, progress im
 	if err := b.makeFilesystem(ctx, filepath.Join(out, "root.raw")); err != nil {
 		return err
 	}
-	if err := checkFilesystem(ctx, filepath.Join(out, "root.raw")); err != nil {
+	if err := d.checkFilesystem(ctx, filepath.Join(out, "root.raw")); err != nil {
 		return err
 	}
 	progress("file system", 1, 1)
@@ -147,7 +147,7 @@ func unpackKernel(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return fmt.Errorf("unpack kernel: %w", err)
 	}
-	defer packed.Close()
+	defer func() { _ = packed.Close() }()
 	path := filepath.Join(dir, unpackedKernel)
 	out, err := os.Create(path)
 	if err != nil {
@@ -162,6 +162,8 @@ func unpackKernel(ctx context.Context, dir string) (err error) {
 
 // bootstrap is one run of mmdebstrap and what becomes of its result.
 type bootstrap struct {
+	tools
+
 	work     string
 	recipes  fs.FS
 	progress image.Progress
@@ -181,15 +183,15 @@ func (b *bootstrap) install(ctx context.Context) error {
 	if err := writeOverlay(b.path("overlay.tar"), b.recipes); err != nil {
 		return err
 	}
-	if err := writeAptFiles(ctx, b.path("sources.list"), b.path("apt.conf")); err != nil {
+	if err := b.writeAptFiles(ctx, b.path("sources.list"), b.path("apt.conf")); err != nil {
 		return err
 	}
 	follow := &installProgress{report: b.progress}
-	return command{
+	return b.run(ctx, command{
 		name: "mmdebstrap", args: b.arguments(packages), line: follow.line,
 		// The kernel package would make an initramfs that nothing boots.
 		env: []string{"INITRD=No"},
-	}.run(ctx)
+	})
 }
 
 func (b *bootstrap) arguments(packages []string) []string {
@@ -217,17 +219,17 @@ func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + 
 func (b *bootstrap) makeFilesystem(ctx context.Context, raw string) error {
 	mkfs := append([]string{"mke2fs"}, mkfsArguments(raw, baseDiskMiB, b.path("root"))...)
 	if b.asRoot {
-		return command{name: mkfs[0], args: mkfs[1:]}.run(ctx)
+		return b.run(ctx, command{name: mkfs[0], args: mkfs[1:]})
 	}
-	script := fmt.Sprintf("mkdir -p %[1]s && tar --extract --numeric-owner --xattrs --file %[2]s --directory %[1]s && ",
-		quote(b.path("root")), quote(b.path("root.tar")))
+	var words []string
 	for _, word := range mkfs {
-		script += quote(word) + " "
+		words = append(words, quote(word))
 	}
-	script += "&& rm -rf " + quote(b.path("root"))
-	return command{
+	script := fmt.Sprintf("mkdir -p %[1]s && tar --extract --numeric-owner --xattrs --file %[2]s --directory %[1]s && %[3]s && rm -rf %[1]s",
+		quote(b.path("root")), quote(b.path("root.tar")), strings.Join(words, " "))
+	return b.run(ctx, command{
 		name: "unshare", args: []string{"--user", "--map-root-user", "--map-auto", "sh", "-ec", script},
-	}.run(ctx)
+	})
 }
 
 // installProgress turns the output of apt and dpkg into a count of packages:

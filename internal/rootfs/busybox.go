@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -17,35 +18,35 @@ import (
 const agentUser = 1000
 
 // makeBusybox writes a root file system of one static busybox and a few files.
-func makeBusybox(ctx context.Context, s system, recipes fs.FS, raw string, sizeMiB int) error {
+func (t tools) makeBusybox(ctx context.Context, s system, recipes fs.FS, raw string, sizeMiB int) (err error) {
 	mkfs := command{name: "mke2fs", args: mkfsArguments(raw, sizeMiB, "")}
-	if err := mkfs.run(ctx); err != nil {
+	if err := t.run(ctx, mkfs); err != nil {
 		return err
 	}
 	staging := raw + ".files"
 	if err := os.Mkdir(staging, 0o700); err != nil {
 		return fmt.Errorf("make staging folder: %w", err)
 	}
-	defer os.RemoveAll(staging)
+	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
 
-	t := tree{dirs: map[string]bool{"/": true}}
+	into := tree{dirs: map[string]bool{"/": true}}
 	for dir, mode := range map[string]int{
 		"/dev": 0o755, "/proc": 0o555, "/sys": 0o555, "/run": 0o755, "/mnt": 0o755, "/root": 0o700,
 		"/tmp": 0o1777, "/var": 0o755, "/var/tmp": 0o1777, "/var/log": 0o755, "/home": 0o755,
 	} {
-		t.dir(dir, mode, 0)
+		into.dir(dir, mode, 0)
 	}
-	t.dir("/home/agent", 0o755, agentUser)
-	t.dir("/usr/lib", 0o755, 0)
-	t.dir("/bin", 0o755, 0)
-	t.edit.write(s.file("busybox"), "/bin/busybox", 0o755, 0)
-	if err := t.applets(s.file("applets")); err != nil {
+	into.dir("/home/agent", 0o755, agentUser)
+	into.dir("/usr/lib", 0o755, 0)
+	into.dir("/bin", 0o755, 0)
+	into.edit.write(s.file("busybox"), "/bin/busybox", 0o755, 0)
+	if err := into.applets(s.file("applets")); err != nil {
 		return err
 	}
-	if err := t.recipe(recipes, "busybox/files", staging); err != nil {
+	if err := into.recipe(recipes, "busybox/files", staging); err != nil {
 		return err
 	}
-	if err := t.edit.apply(ctx, raw); err != nil {
+	if err := t.edit(ctx, raw, &into.edit); err != nil {
 		return fmt.Errorf("fill busybox root: %w", err)
 	}
 	return nil

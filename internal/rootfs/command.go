@@ -14,6 +14,13 @@ import (
 	"time"
 )
 
+// standardPath is where distributions keep programs. The folders of
+// administration tools are in it, which an ordinary user's PATH lacks on Debian.
+const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// tools runs programs found in a search path.
+type tools struct{ path string }
+
 // command is a program run to its end. Its output is only of interest when it
 // fails, or line by line as progress.
 type command struct {
@@ -29,13 +36,13 @@ const keepLines = 15
 
 // run starts the program in its own process group, so that ctx's end reaches
 // what it has started too; it gets ten seconds to undo its mounts.
-func (c command) run(ctx context.Context) error {
-	program, err := find(c.name)
+func (t tools) run(ctx context.Context, c command) error {
+	program, err := t.find(c.name)
 	if err != nil {
 		return fmt.Errorf("run %s: %w: install what is missing with: make setup", c.name, err)
 	}
 	cmd := exec.CommandContext(ctx, program, c.args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "PATH="+searchPath())
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "PATH="+t.path)
 	cmd.Env = append(cmd.Env, c.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
@@ -92,8 +99,8 @@ func scanLines(data []byte, atEOF bool) (int, []byte, error) {
 }
 
 // find looks a program up.
-func find(name string) (string, error) {
-	for _, dir := range filepath.SplitList(searchPath()) {
+func (t tools) find(name string) (string, error) {
+	for _, dir := range filepath.SplitList(t.path) {
 		path := filepath.Join(dir, name)
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return path, nil
@@ -102,8 +109,17 @@ func find(name string) (string, error) {
 	return "", exec.ErrNotFound
 }
 
-// searchPath is PATH with the folders of administration tools, which an
-// ordinary user's PATH lacks on Debian.
-func searchPath() string {
-	return os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin"
+// ask returns what a program prints, or nothing if it fails.
+func (t tools) ask(ctx context.Context, name string, args ...string) string {
+	program, err := t.find(name)
+	if err != nil {
+		return ""
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "PATH="+t.path)
+	out, err := cmd.Output()
+	if err != nil {
+		return ""
+	}
+	return string(out)
 }

@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,9 @@ type Config struct {
 	Recipes fs.FS
 	// Agent is the path of the pando-agent binary that goes into every root.
 	Agent string
+	// Path is the search path for the programs that are run; empty means where
+	// distributions keep them.
+	Path string
 	// Emulated says that the roots will run without hardware virtualisation, for
 	// which the kernel gets other parameters.
 	Emulated bool
@@ -28,6 +32,8 @@ type Config struct {
 
 // Driver makes root disks. It is safe for concurrent use.
 type Driver struct {
+	tools
+
 	cache    string
 	recipes  fs.FS
 	agent    string
@@ -36,7 +42,7 @@ type Driver struct {
 
 // New returns a driver; it touches nothing yet.
 func New(c Config) *Driver {
-	return &Driver{cache: c.Cache, recipes: c.Recipes, agent: c.Agent, emulated: c.Emulated}
+	return &Driver{tools: tools{path: cmp.Or(c.Path, standardPath)}, cache: c.Cache, recipes: c.Recipes, agent: c.Agent, emulated: c.Emulated}
 }
 
 var _ image.RootBuilder = (*Driver)(nil)
@@ -107,7 +113,7 @@ func (d *Driver) assemble(ctx context.Context, s system, work string, order imag
 		return root, err
 	}
 	progress(step, 1, 3)
-	if err := installAgent(ctx, root.RawDisk, d.agent); err != nil {
+	if err := d.installAgent(ctx, root.RawDisk, d.agent); err != nil {
 		return root, err
 	}
 	progress(step, 2, 3)
@@ -138,12 +144,12 @@ func (d *Driver) commandLine(recipe string) (string, error) {
 func (d *Driver) makeDisk(ctx context.Context, s system, order image.RootOrder, path string) error {
 	switch order.Recipe {
 	case "debian":
-		if err := copySparse(ctx, s.file("root.raw"), path); err != nil {
+		if err := d.copySparse(ctx, s.file("root.raw"), path); err != nil {
 			return err
 		}
-		return growFilesystem(ctx, path, order.DiskMiB)
+		return d.growFilesystem(ctx, path, order.DiskMiB)
 	case "busybox":
-		return makeBusybox(ctx, s, d.recipes, path, order.DiskMiB)
+		return d.makeBusybox(ctx, s, d.recipes, path, order.DiskMiB)
 	default:
 		return fmt.Errorf("make root disk: there is no recipe %q", order.Recipe)
 	}

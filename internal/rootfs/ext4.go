@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -24,20 +25,20 @@ func mkfsArguments(raw string, sizeMiB int, dir string) []string {
 	return append(args, raw, strconv.Itoa(sizeMiB)+"M")
 }
 
-func growFilesystem(ctx context.Context, raw string, sizeMiB int) error {
+func (t tools) growFilesystem(ctx context.Context, raw string, sizeMiB int) error {
 	if sizeMiB < baseDiskMiB {
 		return fmt.Errorf("grow root disk: %d MiB is less than the %d MiB that it has", sizeMiB, baseDiskMiB)
 	}
-	return command{name: "resize2fs", args: []string{"-f", raw, strconv.Itoa(sizeMiB) + "M"}}.run(ctx)
+	return t.run(ctx, command{name: "resize2fs", args: []string{"-f", raw, strconv.Itoa(sizeMiB) + "M"}})
 }
 
 // checkFilesystem fails unless the file system is clean in every respect.
-func checkFilesystem(ctx context.Context, raw string) error {
-	return command{name: "e2fsck", args: []string{"-f", "-n", raw}}.run(ctx)
+func (t tools) checkFilesystem(ctx context.Context, raw string) error {
+	return t.run(ctx, command{name: "e2fsck", args: []string{"-f", "-n", raw}})
 }
 
-func copySparse(ctx context.Context, from, to string) error {
-	return command{name: "cp", args: []string{"--reflink=auto", "--sparse=always", "--no-preserve=mode", from, to}}.run(ctx)
+func (t tools) copySparse(ctx context.Context, from, to string) error {
+	return t.run(ctx, command{name: "cp", args: []string{"--reflink=auto", "--sparse=always", "--no-preserve=mode", from, to}})
 }
 
 // editor collects changes to an ext4 image and carries them out with debugfs,
@@ -63,20 +64,20 @@ func (e *editor) setInode(name string, mode, owner int) {
 	fmt.Fprintf(&e.script, "sif %q mode 0%o\nsif %q uid %d\nsif %q gid %d\n", name, mode, name, owner, name, owner)
 }
 
-// apply runs the changes. debugfs exits 0 whatever happens, but reports failures
+// edit carries the changes out. debugfs exits 0 whatever happens, but reports failures
 // on its standard error as "file: message".
-func (e *editor) apply(ctx context.Context, raw string) error {
+func (t tools) edit(ctx context.Context, raw string, e *editor) (err error) {
 	script := raw + ".debugfs"
 	if err := os.WriteFile(script, []byte(e.script.String()), 0o600); err != nil {
 		return fmt.Errorf("write debugfs script: %w", err)
 	}
-	defer os.Remove(script)
+	defer func() { err = errors.Join(err, os.Remove(script)) }()
 	var failed string
-	err := command{name: "debugfs", args: []string{"-w", "-f", script, raw}, line: func(text string) {
+	err = t.run(ctx, command{name: "debugfs", args: []string{"-w", "-f", script, raw}, line: func(text string) {
 		if failed == "" && !strings.HasPrefix(text, "debugfs") && !strings.HasPrefix(text, "Allocated inode") {
 			failed = text
 		}
-	}}.run(ctx)
+	}})
 	if err != nil {
 		return err
 	}
@@ -89,12 +90,12 @@ func (e *editor) apply(ctx context.Context, raw string) error {
 // agentPath is where every image has its agent; the units name it.
 const agentPath = "/usr/lib/pando/pando-agent"
 
-func installAgent(ctx context.Context, raw, agent string) error {
+func (t tools) installAgent(ctx context.Context, raw, agent string) error {
 	var e editor
 	e.mkdir(path.Dir(agentPath), 0o755, 0)
 	e.write(agent, agentPath, 0o755, 0)
-	if err := e.apply(ctx, raw); err != nil {
+	if err := t.edit(ctx, raw, &e); err != nil {
 		return fmt.Errorf("install agent: %w", err)
 	}
-	return checkFilesystem(ctx, raw)
+	return t.checkFilesystem(ctx, raw)
 }

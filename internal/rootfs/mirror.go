@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 )
 
@@ -22,14 +21,9 @@ type mirrors struct{ main, security string }
 
 // hostMirrors are the Debian archives that the host's own apt uses, because
 // those are reachable from here and near.
-func hostMirrors(ctx context.Context) mirrors {
-	m := mirrors{main: publicMirror, security: publicSecurity}
-	out, err := exec.CommandContext(ctx, "apt-get", "indextargets",
-		"--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)", "Created-By: Packages").Output()
-	if err != nil {
-		return m
-	}
-	return parseMirrors(m, string(out))
+func (t tools) hostMirrors(ctx context.Context) mirrors {
+	targets := t.ask(ctx, "apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)", "Created-By: Packages")
+	return parseMirrors(mirrors{main: publicMirror, security: publicSecurity}, targets)
 }
 
 func parseMirrors(m mirrors, targets string) mirrors {
@@ -60,12 +54,8 @@ func (m mirrors) sources() string {
 // hostAptOptions are the host's settings for reaching its archives (proxies,
 // checks of dates), in apt's configuration syntax. mmdebstrap reads none of the
 // host's configuration by itself.
-func hostAptOptions(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "apt-config", "dump").Output()
-	if err != nil {
-		return ""
-	}
-	return filterAptOptions(string(out))
+func (t tools) hostAptOptions(ctx context.Context) string {
+	return filterAptOptions(t.ask(ctx, "apt-config", "dump"))
 }
 
 func filterAptOptions(dump string) string {
@@ -88,11 +78,11 @@ func filterAptOptions(dump string) string {
 }
 
 // writeAptFiles puts sources and options where mmdebstrap reads them.
-func writeAptFiles(ctx context.Context, sourcesPath, optionsPath string) error {
-	if err := os.WriteFile(sourcesPath, []byte(hostMirrors(ctx).sources()), 0o644); err != nil {
+func (t tools) writeAptFiles(ctx context.Context, sourcesPath, optionsPath string) error {
+	if err := os.WriteFile(sourcesPath, []byte(t.hostMirrors(ctx).sources()), 0o644); err != nil {
 		return fmt.Errorf("write sources list: %w", err)
 	}
-	options := "APT::Install-Recommends \"false\";\nAcquire::Languages \"none\";\n" + hostAptOptions(ctx)
+	options := "APT::Install-Recommends \"false\";\nAcquire::Languages \"none\";\n" + t.hostAptOptions(ctx)
 	if err := os.WriteFile(optionsPath, []byte(options), 0o644); err != nil {
 		return fmt.Errorf("write apt options: %w", err)
 	}

@@ -17,7 +17,7 @@ func writeOverlay(path string, recipes fs.FS) error {
 	if err != nil {
 		return fmt.Errorf("write overlay: %w", err)
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }()
 	w := tar.NewWriter(out)
 	for from, to := range map[string]string{
 		"debian/customize": "pando-customize",
@@ -72,7 +72,7 @@ func unpackBoot(archive, dir string) error {
 	if err != nil {
 		return fmt.Errorf("read boot files: %w", err)
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	if err := os.MkdirAll(filepath.Join(dir, "modules"), 0o755); err != nil {
 		return fmt.Errorf("write boot files: %w", err)
 	}
@@ -103,7 +103,7 @@ func writeFrom(path string, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("write boot files: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if _, err := io.Copy(f, r); err != nil {
 		return fmt.Errorf("write boot files: %w", err)
 	}

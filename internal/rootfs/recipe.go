@@ -42,7 +42,7 @@ func digestTree(recipes fs.FS, dir string) (string, error) {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(h, "%d %s %d ", len(path), path, len(data))
+		_, _ = fmt.Fprintf(h, "%d %s %d ", len(path), path, len(data))
 		h.Write(data)
 		return nil
 	})
@@ -57,7 +57,7 @@ func digestFile(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read agent binary: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", fmt.Errorf("read agent binary: %w", err)
@@ -68,7 +68,7 @@ func digestFile(path string) (string, error) {
 func digestStrings(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
-		fmt.Fprintf(h, "%d %s ", len(p), p)
+		_, _ = fmt.Fprintf(h, "%d %s ", len(p), p)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -41,12 +40,14 @@ func recipes() fstest.MapFS {
 }
 
 // bootstrapper stands in for mmdebstrap: it makes a tiny root out of what it is
-// told to unpack, and reports packages as apt does. It counts its runs in
-// $RUNS, waits while $HOLD exists and fails if $FAIL is set.
+// told to unpack, and reports packages as apt does. Files in the folder above
+// its own are its memory: it counts its runs in "runs", waits while "hold"
+// exists and fails if "fail" does.
 const bootstrapper = `#!/bin/sh
 set -e
-echo run >>"$RUNS"
-[ -z "${FAIL:-}" ] || { echo "E: no such package"; exit 1; }
+lab=$(dirname "$0")/..
+echo run >>"$lab/runs"
+[ ! -e "$lab/fail" ] || { echo "E: no such package"; exit 1; }
 for arg; do
 	case $arg in
 	--customize-hook=tar-in*) overlay=$(echo "$arg" | cut -d"'" -f2) ;;
@@ -56,7 +57,7 @@ for arg; do
 	target=$before
 done
 echo "0 upgraded, 2 newly installed, 0 to remove and 0 not upgraded."
-while [ -e "$HOLD" ]; do sleep 0.05; done
+while [ -e "$lab/hold" ]; do sleep 0.05; done
 for package in a b; do echo "Unpacking $package (1) ..."; echo "Setting up $package (1) ..."; done
 mkdir -p "$target/usr/lib"
 tar -xf "$overlay" -C "$target"
@@ -88,15 +89,15 @@ func newLab(t *testing.T, emulated bool) *lab {
 	}
 	write(t, filepath.Join(bin, "mmdebstrap"), bootstrapper, 0o755)
 	write(t, l.path("agent"), "the agent", 0o755)
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	t.Setenv("RUNS", l.path("runs"))
-	t.Setenv("HOLD", l.path("hold"))
 	l.driver = l.newDriver(recipes(), emulated)
 	return l
 }
 
 func (l *lab) newDriver(r fstest.MapFS, emulated bool) *rootfs.Driver {
-	return rootfs.New(rootfs.Config{Cache: l.path("cache"), Recipes: r, Agent: l.path("agent"), Emulated: emulated})
+	return rootfs.New(rootfs.Config{
+		Cache: l.path("cache"), Recipes: r, Agent: l.path("agent"), Emulated: emulated,
+		Path: l.path("bin") + ":/usr/sbin:/usr/bin:/sbin:/bin",
+	})
 }
 
 func (l *lab) path(name string) string { return filepath.Join(l.dir, name) }
@@ -136,8 +137,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 // inImage runs one debugfs request against an image and returns its output.
 func inImage(t *testing.T, raw, request string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "debugfs", "-R", request, raw)
-	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	cmd := exec.CommandContext(t.Context(), "/usr/sbin/debugfs", "-R", request, raw)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("debugfs %s: %v", request, err)
@@ -146,6 +146,7 @@ func inImage(t *testing.T, raw, request string) string {
 }
 
 func TestBuildDebian(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, true)
 	var steps []string
 	var total int64
@@ -193,6 +194,7 @@ func TestBuildDebian(t *testing.T) {
 }
 
 func TestBuildBusybox(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, false)
 	root, err := l.driver.Build(t.Context(), image.RootOrder{Recipe: "busybox", DiskMiB: 1024}, nil)
 	if err != nil {
@@ -222,6 +224,7 @@ func TestBuildBusybox(t *testing.T) {
 }
 
 func TestBootstrapOnce(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, true)
 	write(t, l.path("hold"), "", 0o600)
 	var wg sync.WaitGroup
@@ -255,6 +258,7 @@ func TestBootstrapOnce(t *testing.T) {
 }
 
 func TestAgentAndSizeAreLate(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, true)
 	for _, agent := range []string{"one", "two"} {
 		write(t, l.path("agent"), agent, 0o755)
@@ -277,8 +281,9 @@ func TestAgentAndSizeAreLate(t *testing.T) {
 }
 
 func TestFailedBootstrapLeavesNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, true)
-	t.Setenv("FAIL", "1")
+	write(t, l.path("fail"), "", 0o600)
 	_, err := l.driver.Build(t.Context(), image.RootOrder{Recipe: "debian", DiskMiB: 8192}, nil)
 	if err == nil || !strings.Contains(err.Error(), "E: no such package") {
 		t.Errorf("error is %v, want one with the output of the tool", err)
@@ -286,7 +291,9 @@ func TestFailedBootstrapLeavesNothing(t *testing.T) {
 	if left := l.leftovers(t); len(left) != 0 {
 		t.Errorf("left in the cache: %v", left)
 	}
-	t.Setenv("FAIL", "")
+	if err := os.Remove(l.path("fail")); err != nil {
+		t.Fatal(err)
+	}
 	root, err := l.driver.Build(t.Context(), image.RootOrder{Recipe: "debian", DiskMiB: 8192}, nil)
 	if err != nil {
 		t.Fatalf("after a failure: %v", err)
@@ -297,6 +304,7 @@ func TestFailedBootstrapLeavesNothing(t *testing.T) {
 }
 
 func TestCancelledBootstrapLeavesNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, true)
 	write(t, l.path("hold"), "", 0o600)
 	cause := errors.New("changed my mind")
@@ -311,6 +319,7 @@ func TestCancelledBootstrapLeavesNothing(t *testing.T) {
 }
 
 func TestOlderSystemsAreRemoved(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, true)
 	inUse, err := l.driver.Build(t.Context(), image.RootOrder{Recipe: "busybox", DiskMiB: 256}, nil)
 	if err != nil {
@@ -341,6 +350,7 @@ func TestOlderSystemsAreRemoved(t *testing.T) {
 }
 
 func TestWorkOfTheDeadIsSwept(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, true)
 	if err := os.MkdirAll(l.path("cache/work-of-a-killed-process"), 0o755); err != nil {
 		t.Fatal(err)
@@ -358,6 +368,7 @@ func TestWorkOfTheDeadIsSwept(t *testing.T) {
 }
 
 func TestDigest(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, true)
 	base, err := l.driver.Digest("debian")
 	if err != nil {
@@ -389,6 +400,7 @@ func TestDigest(t *testing.T) {
 }
 
 func TestBadOrders(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, true)
 	for name, order := range map[string]image.RootOrder{
 		"unknown recipe": {Recipe: "plan9", DiskMiB: 8192},
@@ -405,14 +417,10 @@ func TestBadOrders(t *testing.T) {
 }
 
 func TestMissingTool(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, true)
-	t.Setenv("PATH", l.path("empty"))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := os.Remove(l.path("bin/mmdebstrap")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := l.driver.Build(ctx, image.RootOrder{Recipe: "debian", DiskMiB: 8192}, nil)
+	d := rootfs.New(rootfs.Config{Cache: l.path("cache"), Recipes: recipes(), Agent: l.path("agent"), Path: l.path("empty")})
+	_, err := d.Build(t.Context(), image.RootOrder{Recipe: "debian", DiskMiB: 8192}, nil)
 	if err == nil || !strings.Contains(err.Error(), "make setup") {
 		t.Errorf("error is %v, want one that says how to install the tool", err)
 	}
