@@ -3,11 +3,11 @@
 //
 // The pando binary starts itself again as a launcher (LauncherArg) in new
 // mount, network, IPC and UTS namespaces. The launcher reads its orders from a
-// pipe, joins the cgroups, builds a root of a few read-only binds, drops every
+// memory file, joins the cgroups, builds a root of a few read-only binds, drops every
 // privilege and becomes the program:
 //
 //	daemon ── clone(NEWNS|NEWNET|NEWIPC|NEWUTS), setsid ──▶ launcher ── execve ──▶ program
-//	   │ spec (pipe) ────────────────────────────────────────▶ │
+//	   │ orders (memory file) ───────────────────────────────▶ │
 //	   │ ◀──── 0 "about to execve", or what went wrong (pipe) ─┘   end of file = it runs
 //
 // Invariants: the program has no capability, cannot gain one, and sees no file
