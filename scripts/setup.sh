@@ -9,6 +9,7 @@ readonly NEEDS=(
 	qemu-system-x86:qemu-system-x86_64
 	qemu-utils:qemu-img
 	mmdebstrap:mmdebstrap
+	debian-archive-keyring:/usr/share/keyrings/debian-archive-keyring.gpg
 	e2fsprogs:mke2fs
 	busybox-static:/bin/busybox
 	ca-certificates:/etc/ssl/certs/ca-certificates.crt
@@ -64,11 +65,30 @@ as_root() {
 	fi
 }
 
+# bar shows how far apt is, on a terminal: its status lines are
+# "dlstatus:INDEX:PERCENT:TEXT" and "pmstatus:PACKAGE:PERCENT:TEXT". Downloads
+# are the first half.
+bar() {
+	local kind percent text half width
+	while IFS=: read -r kind _ percent text; do
+		case $kind in
+		dlstatus) half=0 ;;
+		pmstatus) half=50 ;;
+		*) continue ;;
+		esac
+		[ -t 2 ] || continue
+		percent=$((half + ${percent%%.*} / 2))
+		width=$((percent * 30 / 100))
+		printf '\rsetup: [%-30s] %3d%% %-40.40s' "$(printf '%*s' "$width" '' | tr ' ' '#')" "$percent" "$text" >&2
+	done
+	[ ! -t 2 ] || printf '\r%-90s\r' '' >&2
+}
+
 # apt_get runs apt-get and shows its output only if it fails.
 apt_get() {
 	local log
 	log=$(mktemp)
-	if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get -y "$@" >"$log" 2>&1; then
+	if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get -y -o APT::Status-Fd=1 "$@" 2>&1 | tee "$log" | bar; then
 		cat "$log" >&2
 		rm -f "$log"
 		die "apt-get $1 failed"
