@@ -67,7 +67,7 @@ func (w workshop) fresh(ctx context.Context, dir string) (*node.Node, error) {
 
 // imageService opens the cache of base images.
 func (h host) imageService(cache string, log *slog.Logger) *image.Service {
-	machine := fmt.Sprintf("%d %s %s %s %s", node.ManifestFormat, h.qemu.Version, h.qemu.MachineType, h.qemu.CPUModel, h.qemu.Accel)
+	machine := fmt.Sprintf("%d %s %s %s %s %s", node.ManifestFormat, h.qemu.Version, h.qemu.MachineType, h.qemu.CPUModel, h.qemu.Accel, h.qemu.Layout())
 	return image.NewService(image.Config{
 		Dir: filepath.Join(cache, "images"),
 		Roots: rootfs.New(rootfs.Config{

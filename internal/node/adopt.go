@@ -73,7 +73,6 @@ func (n *Node) takeOver(ctx context.Context, m *machine) error {
 	if err := l.monitor.Cont(ctx); err != nil {
 		return fmt.Errorf("let the vm run: %w", err)
 	}
-	m.rec.Token = nil
 	if _, err := n.handshake(ctx, m, l, nil, adoptDeadline); err != nil {
 		n.log.Warn("guest does not answer yet", "vm_id", m.id, "error", err)
 	}

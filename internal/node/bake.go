@@ -13,6 +13,7 @@ import (
 
 	"github.com/pandovm/pando/internal/guest"
 	"github.com/pandovm/pando/internal/image"
+	"github.com/pandovm/pando/internal/kernel"
 	"github.com/pandovm/pando/internal/layer"
 	"github.com/pandovm/pando/internal/vm"
 )
@@ -64,11 +65,11 @@ func (n *Node) coldBoot(ctx context.Context, m *machine, o image.BakeOrder) erro
 }
 
 func (n *Node) assemble(ctx context.Context, m *machine, o image.BakeOrder) error {
-	kernel, err := n.importFile(o.Kernel, layer.KindKernel)
+	vmlinux, err := n.importFile(o.Kernel, layer.KindKernel, unpackKernel)
 	if err != nil {
 		return err
 	}
-	initrd, err := n.importFile(o.Initrd, layer.KindInitrd)
+	initrd, err := n.importFile(o.Initrd, layer.KindInitrd, copyFile)
 	if err != nil {
 		return err
 	}
@@ -79,16 +80,16 @@ func (n *Node) assemble(ctx context.Context, m *machine, o image.BakeOrder) erro
 	m.rec.Top = 1
 	m.rec.Machine = Machine{
 		Hardware: n.hardware(), CPUs: o.Resources.CPU, MemoryMiB: o.Resources.Memory,
-		Kernel: kernel, Initrd: initrd, Append: o.Append,
+		Kernel: vmlinux, Initrd: initrd, Append: o.Append,
 	}
 	m.rec.Disk = Disk{SizeBytes: int64(o.Resources.Storage) << 20, Chain: []layer.Layer{root}}
 	n.layers.Hold(m.id, idsOf(m.rec.layers())...)
 	return nil
 }
 
-// importFile copies a file into a layer.
-func (n *Node) importFile(path string, k layer.Kind) (layer.Layer, error) {
-	f, err := os.Open(path)
+// importFile writes a file into a layer through fill.
+func (n *Node) importFile(path string, k layer.Kind, fill func(w *os.File, r *os.File) error) (layer.Layer, error) {
+	f, err := os.Open(path) //nolint:gosec // named by the image's recipe
 	if err != nil {
 		return layer.Layer{}, fmt.Errorf("import %s: %w", k, err)
 	}
@@ -97,10 +98,28 @@ func (n *Node) importFile(path string, k layer.Kind) (layer.Layer, error) {
 	if err != nil {
 		return layer.Layer{}, fmt.Errorf("import %s: %w", k, err)
 	}
-	if _, err := io.Copy(d.File(), f); err != nil {
+	if err := fill(d.File(), f); err != nil {
 		return layer.Layer{}, errors.Join(fmt.Errorf("import %s: %w", k, err), d.Discard())
 	}
 	return d.Seal()
+}
+
+func copyFile(w, r *os.File) error {
+	_, err := io.Copy(w, r)
+	return err
+}
+
+// unpackKernel stores the kernel unpacked where it can be booted so: QEMU then
+// holds no copy of it, and the guest does not unpack it at each boot.
+func unpackKernel(w, r *os.File) error {
+	err := kernel.Unpack(context.Background(), r, w) //nolint:contextcheck // bounded by the file
+	if !errors.Is(err, kernel.ErrUnsupported) {
+		return err
+	}
+	if _, err := r.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return copyFile(w, r)
 }
 
 // settleGuest waits until the guest's services have started, and runs what the

@@ -59,7 +59,6 @@ func (n *Node) linked(ctx context.Context, m *machine, l *live) (*guest.Link, er
 	if k := l.link.Load(); k != nil && !closed(k.Done()) {
 		return k, nil
 	}
-	m.rec.Token = nil
 	if _, err := n.handshake(context.WithoutCancel(ctx), m, l, nil, confirmDeadline); err != nil {
 		return nil, err
 	}

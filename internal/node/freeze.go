@@ -106,6 +106,10 @@ func (s *freezer) prepareDisk(ctx context.Context) error {
 
 // stopAndGo is the pause. Whatever fails in it, the VM goes on.
 func (s *freezer) stopAndGo(ctx context.Context, f *frozen) (err error) {
+	// What the guest has written is on its way to the disk before the stop waits for it.
+	if err := qemu.WriteBack(s.m.paths.overlay(s.m.rec.Top)); err != nil {
+		return fmt.Errorf("write the disk back: %w", err)
+	}
 	start := time.Now()
 	f.at = s.n.cfg.Now()
 	if err := s.l.monitor.Stop(ctx); err != nil {

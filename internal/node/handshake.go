@@ -14,12 +14,15 @@ import (
 	"github.com/pandovm/pando/internal/vm"
 )
 
-// token returns what opens the next epoch with the agent in the VM's memory.
-func (m *machine) token() link.Token {
-	if len(m.rec.Token) != 16 {
-		return link.FreshToken()
+// tokens returns what may open the next epoch, the likeliest first: the token
+// that the agent was given in the last epoch, or the one that an agent which
+// has just started takes.
+func (m *machine) tokens() []link.Token {
+	fresh := link.FreshToken()
+	if len(m.rec.Token) != len(fresh) {
+		return []link.Token{fresh}
 	}
-	return link.Token(m.rec.Token)
+	return []link.Token{link.Token(m.rec.Token), fresh}
 }
 
 // handshake opens an epoch: the agent sets clock, entropy and identity and
@@ -28,25 +31,41 @@ func (m *machine) token() link.Token {
 func (n *Node) handshake(ctx context.Context, m *machine, l *live, identity *link.Identity, patience time.Duration) (vm.Running, error) {
 	l.linkMu.Lock()
 	defer l.linkMu.Unlock()
+	// The agent's socket takes one connection at a time.
+	if old := l.link.Swap(nil); old != nil {
+		_ = old.Close() // the epoch that ends with it is over either way
+	}
+	tokens := m.tokens()
+	var errs []error
+	for i, token := range tokens {
+		r, err := n.openEpoch(ctx, m, l, identity, token, patience/time.Duration(len(tokens)-i))
+		if err == nil {
+			return r, nil
+		}
+		errs = append(errs, err)
+	}
+	return vm.Running{}, errors.Join(errs...)
+}
+
+// openEpoch dials the agent with one token.
+func (n *Node) openEpoch(ctx context.Context, m *machine, l *live, identity *link.Identity, token link.Token, patience time.Duration) (vm.Running, error) {
 	ctx, cancel := l.whileAlive(ctx, patience)
 	defer cancel()
 	e, err := n.nextEpoch(m, identity)
 	if err != nil {
 		return vm.Running{}, err
 	}
-	k, c, err := guest.Dial(ctx, n.qemuMachine(m, false).AgentSocket(), m.token(), e)
+	k, c, err := guest.Dial(ctx, n.qemuMachine(m, false).AgentSocket(), token, e)
 	if err != nil {
-		return vm.Running{}, unconfirmed(m.id, ctx, err)
+		return vm.Running{}, unconfirmed(ctx, m.id, err)
 	}
 	m.rec.Token = e.NextToken[:]
 	m.rec.Guest = Guest{AgentVersion: c.AgentVersion, Kernel: c.KernelRelease}
-	if old := l.link.Swap(k); old != nil {
-		_ = old.Close() // the epoch that ended with it is over either way
-	}
+	l.link.Store(k)
 	return vm.Running{AgentVersion: c.AgentVersion}, nil
 }
 
-func unconfirmed(id string, ctx context.Context, err error) error {
+func unconfirmed(ctx context.Context, id string, err error) error {
 	return (&fault.Error{
 		Code: api.CodeVMNonResponsive, Reason: api.ReasonEpochUnconfirmed,
 		Message: fmt.Sprintf("the guest of vm %s did not confirm that its clock, entropy and identity are set", id),

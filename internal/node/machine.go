@@ -40,6 +40,12 @@ type live struct {
 	linkMu sync.Mutex
 	link   atomic.Pointer[guest.Link]
 
+	// resets counts the times that the guest was reset; greeted is its value at
+	// the last handshake, guarded by the machine's mu. One reboot is often
+	// several resets.
+	resets  atomic.Int64
+	greeted int64
+
 	// ordered is set before the node ends the process, so that the watcher does
 	// not report the end as a surprise.
 	ordered atomic.Bool

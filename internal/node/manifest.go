@@ -32,6 +32,8 @@ type Hardware struct {
 	CPUModel string `json:"cpuModel"`
 	// QEMU is the version of the program.
 	QEMU string `json:"qemu"`
+	// Layout is a checksum of the devices on the command line.
+	Layout string `json:"layout"`
 }
 
 // Machine is the shape of a VM.

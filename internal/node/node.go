@@ -142,7 +142,7 @@ func (n *Node) report(s vm.Sighting) {
 func (n *Node) hardware() Hardware {
 	return Hardware{
 		Accelerator: string(n.cfg.Host.Accel), Type: n.cfg.Host.MachineType,
-		CPUModel: n.cfg.Host.CPUModel, QEMU: n.cfg.Host.Version,
+		CPUModel: n.cfg.Host.CPUModel, QEMU: n.cfg.Host.Version, Layout: n.cfg.Host.Layout(),
 	}
 }
 

@@ -25,6 +25,9 @@ func (n *Node) spawn(ctx context.Context, m *machine, incoming bool) (*live, err
 		return nil, err
 	}
 	q := n.qemuMachine(m, incoming)
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
 	m.rec.Node = qemu.DiskNode
 	process, err := n.startProcess(ctx, m, q)
 	if err != nil {
@@ -120,7 +123,7 @@ func (n *Node) qemuMachine(m *machine, incoming bool) qemu.Machine {
 		ID: m.id, Dir: m.paths.run(), CPUs: r.Machine.CPUs, MemoryMiB: r.Machine.MemoryMiB,
 		Accel: n.cfg.Host.Accel, CPUModel: r.Machine.CPUModel, Type: r.Machine.Type,
 		Kernel: n.layers.Path(r.Machine.Kernel.ID), Initrd: n.layers.Path(r.Machine.Initrd.ID),
-		Append: r.Machine.Append, Disk: m.paths.overlay(r.Top),
+		Append: r.Machine.Append, Firmware: n.cfg.Host.Firmware, Disk: m.paths.overlay(r.Top),
 		MemoryLibrary: n.cfg.Library, Incoming: incoming,
 	}
 }
@@ -136,7 +139,7 @@ func (n *Node) jailSpec(m *machine, q qemu.Machine) jail.Spec {
 	ram := int64(q.MemoryMiB) << 20
 	return jail.Spec{
 		Argv: append([]string{n.cfg.Host.Binary}, q.Args()...), Env: q.Env(),
-		UID: m.rec.UID, GID: m.rec.UID, Mounts: n.mounts(m), Cgroup: m.id,
+		UID: m.rec.UID, GID: m.rec.UID, Mounts: n.mounts(m), Devices: q.Devices(), Dir: m.paths.run(), Cgroup: m.id,
 		Limits: jail.Limits{
 			// While a capture is read, the pages that the source rewrites exist twice.
 			MemoryBytes: 2*ram + overheadBytes, CPUs: q.CPUs, Processes: processes,
@@ -179,6 +182,7 @@ func (n *Node) fits(m Manifest) error {
 		{"machine type", m.Machine.Type, have.Type},
 		{"cpu model", m.Machine.CPUModel, have.CPUModel},
 		{"qemu version", m.Machine.QEMU, have.QEMU},
+		{"device layout", m.Machine.Layout, have.Layout},
 	} {
 		if c.saved != c.host {
 			return fault.Conflict(api.ReasonSnapshotIncompatible, "the snapshot was made with %s %q, this host has %q", c.what, c.saved, c.host).

@@ -40,6 +40,7 @@ func (n *Node) watch(m *machine, l *live, events <-chan qmp.Event) {
 			}
 			end.note(e)
 			if e.Name == "RESET" {
+				l.resets.Add(1)
 				n.watchers.Go(func() { n.rebooted(m, l) })
 			}
 		case <-l.gone:
@@ -119,9 +120,10 @@ func (n *Node) ended(m *machine, l *live, reason string) {
 func (n *Node) rebooted(m *machine, l *live) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.live.Load() != l {
+	if m.live.Load() != l || l.greeted == l.resets.Load() {
 		return
 	}
+	// The agent that knew the token is gone.
 	m.rec.Token = nil
 	ctx, cancel := context.WithTimeout(n.life, bootDeadline)
 	defer cancel()
@@ -129,6 +131,7 @@ func (n *Node) rebooted(m *machine, l *live) {
 		n.log.Warn("guest does not answer after its reboot", "vm_id", m.id, "error", err)
 		return
 	}
+	l.greeted = l.resets.Load()
 	if err := m.save(false); err != nil {
 		n.log.Error("record a reboot", "vm_id", m.id, "error", fmt.Errorf("save record: %w", err))
 	}

@@ -44,7 +44,7 @@ func TestDebianForks(t *testing.T) {
 	t.Parallel()
 	l := testlab.New(t)
 	source := l.Create(testlab.Debian)
-	l.Run(source.ID, "(i=0; while true; do i=$((i+1)); echo $i > /dev/shm/count; sleep 0.05; done) >/dev/null 2>&1 & echo $! > /dev/shm/counter")
+	l.Run(source.ID, "(i=0; while true; do i=$((i+1)); echo $i > /dev/shm/count; sleep 0.5; done) >/dev/null 2>&1 & echo $! > /dev/shm/counter")
 	children := l.Fork(source.ID, 3)
 	const random = `
 		head -c16 /dev/urandom | od -An -tx1 | tr -d ' \n'; echo

@@ -182,7 +182,7 @@ func wantError(t *testing.T, err error, code api.Code, reason api.Reason) *api.E
 // await polls until done; the test's own deadline ends it.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(3 * time.Minute)
+	deadline := time.Now().Add(2 * time.Minute)
 	for !done() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
