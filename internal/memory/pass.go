@@ -9,10 +9,9 @@ import (
 )
 
 const (
-	// batchPages is what is read and written at once: 2 MiB.
-	batchPages = 512
-	// batchRuns is how many runs of pages one system call takes.
-	batchRuns = 1024
+	// batchPages is what is read and written at once: 256 KiB, which stays in the
+	// processor's cache between the two. 2 MiB take twice as long.
+	batchPages = 64
 	// holePages is the length from which zero pages inside an extent become a
 	// hole in the file instead of written zeros.
 	holePages = 16
@@ -42,7 +41,7 @@ type pass struct {
 func (p *pass) run(ctx context.Context, read *pageSet) error {
 	buffer := make([]byte, batchPages*PageSize)
 	p.zeros = make([]byte, holePages*PageSize)
-	batch := make([]pageRun, 0, batchRuns)
+	batch := make([]pageRun, 0, batchPages)
 	room := int64(batchPages)
 	flush := func() error {
 		if err := ctx.Err(); err != nil {
@@ -57,7 +56,7 @@ func (p *pass) run(ctx context.Context, read *pageSet) error {
 			n := min(to-from, room)
 			batch = append(batch, pageRun{from, from + n})
 			from, room = from+n, room-n
-			if room > 0 && len(batch) < batchRuns {
+			if room > 0 {
 				continue
 			}
 			if err := flush(); err != nil {
@@ -160,7 +159,7 @@ func (p *pass) append(b []byte) {
 func (p *pass) flush() error {
 	at := p.end - p.pendingBytes
 	for len(p.pending) > 0 {
-		n, err := unix.Pwritev(int(p.file.Fd()), p.pending[:min(len(p.pending), batchRuns)], at)
+		n, err := unix.Pwritev(int(p.file.Fd()), p.pending, at)
 		if err == unix.EINTR { //nolint:errorlint // errno, unwrapped
 			continue
 		}

@@ -30,7 +30,7 @@ func TestPass(t *testing.T) {
 		for from, to := range complement(set).runs() {
 			clear(ram[from*PageSize : to*PageSize])
 		}
-		p := runPass(t, ram, set, gap, round%2 == 0)
+		p := runPass(t, ram, set, gap)
 		if !bytes.Equal(readBack(t, p, pages), ram) {
 			t.Fatalf("round %d: the RAM reads back differently", round)
 		}
@@ -43,7 +43,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-func runPass(t *testing.T, ram []byte, set *pageSet, gap int64, slow bool) *pass {
+func runPass(t *testing.T, ram []byte, set *pageSet, gap int64) *pass {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "layer"))
 	if err != nil {
@@ -55,7 +55,6 @@ func runPass(t *testing.T, ram []byte, set *pageSet, gap int64, slow bool) *pass
 		t.Fatal(err)
 	}
 	defer r.close()
-	r.slow = slow
 	p := &pass{reader: r, file: file, zeroGap: gap}
 	if err := p.run(t.Context(), set); err != nil {
 		t.Fatal(err)

@@ -3,11 +3,8 @@ package memory
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // Bits of an entry of /proc/PID/pagemap.
@@ -53,15 +50,13 @@ func isOwn(entry uint64) bool {
 	return entry&(pagePresent|pageOfFile) == pagePresent || entry&pageSwapped != 0
 }
 
-// reader reads pages of a frozen process.
+// reader reads pages of a frozen process through /proc/PID/mem. That copies
+// twice, but process_vm_readv is slower by far: it pins what it reads, and
+// pinning a page that source and child share makes the kernel copy it first.
 type reader struct {
-	pid     int
-	address uint64
-	// memory is /proc/PID/mem: slower, and the way where process_vm_readv is
-	// not to be had (kernels without it, some containers).
 	memory *os.File
-	slow   bool
-	remote []unix.RemoteIovec
+	// address is where the guest's RAM starts.
+	address int64
 }
 
 func newReader(f *Frozen) (*reader, error) {
@@ -69,61 +64,19 @@ func newReader(f *Frozen) (*reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open memory of frozen process: %w", err)
 	}
-	return &reader{pid: f.Pid, address: f.Address, memory: memory}, nil
+	return &reader{memory: memory, address: int64(f.Address)}, nil
 }
 
 func (r *reader) close() { _ = r.memory.Close() }
 
 // read fills buffer with the pages of the runs, which have exactly its length.
 func (r *reader) read(runs []pageRun, buffer []byte) error {
-	if !r.slow {
-		err := r.readFast(runs, buffer)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOSYS) {
-			return fmt.Errorf("read frozen memory: %w", err)
-		}
-		r.slow = true
-	}
 	for _, run := range runs {
 		n := (run.to - run.from) * PageSize
-		if _, err := r.memory.ReadAt(buffer[:n], int64(r.address)+run.from*PageSize); err != nil {
+		if _, err := r.memory.ReadAt(buffer[:n], r.address+run.from*PageSize); err != nil {
 			return fmt.Errorf("read frozen memory: %w", err)
 		}
 		buffer = buffer[n:]
-	}
-	return nil
-}
-
-func (r *reader) readFast(runs []pageRun, buffer []byte) error {
-	r.remote = r.remote[:0]
-	for _, run := range runs {
-		r.remote = append(r.remote, unix.RemoteIovec{
-			Base: uintptr(r.address) + uintptr(run.from)*PageSize,
-			Len:  int(run.to-run.from) * PageSize,
-		})
-	}
-	remote := r.remote
-	for len(buffer) > 0 {
-		local := []unix.Iovec{{Base: &buffer[0]}}
-		local[0].SetLen(len(buffer))
-		n, err := unix.ProcessVMReadv(r.pid, local, remote, 0)
-		if err != nil {
-			return err
-		}
-		if n <= 0 {
-			return unix.EFAULT
-		}
-		buffer = buffer[n:]
-		for n > 0 && n >= remote[0].Len {
-			n -= remote[0].Len
-			remote = remote[1:]
-		}
-		if n > 0 {
-			remote[0].Base += uintptr(n)
-			remote[0].Len -= n
-		}
 	}
 	return nil
 }
