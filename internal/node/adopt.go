@@ -53,7 +53,7 @@ func (n *Node) adopt(ctx context.Context, id string) error {
 	if rec.Phase == phaseRunning && rec.Process.Alive() {
 		return n.takeOver(ctx, m)
 	}
-	return n.lay(m)
+	return n.lay(ctx, m)
 }
 
 // takeOver connects to a VM that runs. A guest that does not answer now is
@@ -65,7 +65,7 @@ func (n *Node) takeOver(ctx context.Context, m *machine) error {
 	defer cancel()
 	if err := n.connect(ctx, l, n.qemuMachine(m, false)); err != nil {
 		n.log.Warn("running vm cannot be reached; ending it", "vm_id", m.id, "error", err)
-		return errors.Join(n.kill(l), n.lay(m))
+		return errors.Join(n.kill(l), n.lay(ctx, m))
 	}
 	if err := n.settleSwitch(ctx, m, l); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (n *Node) settleSwitch(ctx context.Context, m *machine, l *live) error {
 
 // lay brings a VM without a living process to rest: stopped, paused, or gone
 // if it was never handed out.
-func (n *Node) lay(m *machine) error {
-	if err := m.endLeftover(); err != nil {
+func (n *Node) lay(ctx context.Context, m *machine) error {
+	if err := m.endLeftover(ctx); err != nil {
 		return err
 	}
 	switch m.rec.Phase {
@@ -109,11 +109,11 @@ func (n *Node) lay(m *machine) error {
 }
 
 // endLeftover ends the process that the record names, if it still runs.
-func (m *machine) endLeftover() error {
+func (m *machine) endLeftover(ctx context.Context) error {
 	if m.rec.Process.PID == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), killDeadline) //nolint:contextcheck // must end whatever the caller wants
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killDeadline)
 	defer cancel()
 	if err := errors.Join(m.rec.Process.Kill(), m.rec.Process.Wait(ctx)); err != nil {
 		return fmt.Errorf("end leftover process: %w", err)

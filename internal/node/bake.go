@@ -65,7 +65,7 @@ func (n *Node) coldBoot(ctx context.Context, m *machine, o image.BakeOrder) erro
 }
 
 func (n *Node) assemble(ctx context.Context, m *machine, o image.BakeOrder) error {
-	vmlinux, err := n.importFile(o.Kernel, layer.KindKernel, unpackKernel)
+	vmlinux, err := n.importFile(o.Kernel, layer.KindKernel, func(w, r *os.File) error { return unpackKernel(ctx, w, r) })
 	if err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func (n *Node) assemble(ctx context.Context, m *machine, o image.BakeOrder) erro
 }
 
 // importFile writes a file into a layer through fill.
-func (n *Node) importFile(path string, k layer.Kind, fill func(w *os.File, r *os.File) error) (layer.Layer, error) {
-	f, err := os.Open(path) //nolint:gosec // named by the image's recipe
+func (n *Node) importFile(path string, k layer.Kind, fill func(w, r *os.File) error) (layer.Layer, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return layer.Layer{}, fmt.Errorf("import %s: %w", k, err)
 	}
@@ -111,8 +111,8 @@ func copyFile(w, r *os.File) error {
 
 // unpackKernel stores the kernel unpacked where it can be booted so: QEMU then
 // holds no copy of it, and the guest does not unpack it at each boot.
-func unpackKernel(w, r *os.File) error {
-	err := kernel.Unpack(context.Background(), r, w) //nolint:contextcheck // bounded by the file
+func unpackKernel(ctx context.Context, w, r *os.File) error {
+	err := kernel.Unpack(ctx, r, w)
 	if !errors.Is(err, kernel.ErrUnsupported) {
 		return err
 	}

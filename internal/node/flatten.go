@@ -41,7 +41,7 @@ func (n *Node) flattenLater(m *machine) {
 	m.flatten.cancel, m.flatten.done = cancel, done
 	node := m.rec.Node
 	n.watchers.Go(func() {
-		err := n.stream(ctx, m, l, node)
+		err := n.stream(ctx, l, node)
 		m.flatten.mu.Lock()
 		m.flatten.err = err
 		m.flatten.mu.Unlock()
@@ -51,7 +51,7 @@ func (n *Node) flattenLater(m *machine) {
 }
 
 // stream copies the chain above its base into the overlay.
-func (n *Node) stream(ctx context.Context, m *machine, l *live, node string) error {
+func (n *Node) stream(ctx context.Context, l *live, node string) error {
 	chain, err := l.monitor.Chain(ctx)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/pandovm/pando/api"
@@ -169,7 +170,7 @@ func (n *Node) finishSwitch(m *machine) error {
 // switchedTo records that a layer lies under a new overlay.
 func (n *Node) switchedTo(m *machine, l layer.Layer) error {
 	n.layers.Hold(m.id, l.ID)
-	m.rec.Disk.Chain = append(m.rec.Disk.Chain[:len(m.rec.Disk.Chain):len(m.rec.Disk.Chain)], l)
+	m.rec.Disk.Chain = append(slices.Clip(m.rec.Disk.Chain), l)
 	m.rec.Top++
 	m.rec.Node, m.rec.Switching = diskNode(m.rec.Top), ""
 	return m.save(false)
@@ -195,7 +196,7 @@ func (n *Node) readMemory(ctx context.Context, f *frozen) (Manifest, int64, erro
 	if man.Memory.Map, err = mm.MarshalBinary(); err != nil {
 		return Manifest{}, 0, err
 	}
-	man.Memory.Layers = named(mm.Layers, append(f.bases[:len(f.bases):len(f.bases)], l))
+	man.Memory.Layers = named(mm.Layers, append(slices.Clip(f.bases), l))
 	return man, stats.WrittenBytes + man.State.Bytes, nil
 }
 

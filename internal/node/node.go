@@ -97,11 +97,9 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 // sweep removes the layers that nothing needs. While a manifest is damaged
 // nobody knows which layers it needs, so everything stays.
 func (n *Node) sweep() error {
-	for id, s := range n.snapshots {
-		if s.err != nil {
-			n.log.Warn("layers are not swept because a manifest is damaged", "snapshot_id", id)
-			return nil
-		}
+	if id := n.damaged(); id != "" {
+		n.log.Warn("layers are not swept because a manifest is damaged", "snapshot_id", id)
+		return nil
 	}
 	gone, err := n.layers.Sweep()
 	if err != nil {
@@ -111,6 +109,16 @@ func (n *Node) sweep() error {
 		n.log.Info("removed layers that nothing needs", "count", len(gone))
 	}
 	return nil
+}
+
+// damaged returns the id of a snapshot whose manifest cannot be read, or "".
+func (n *Node) damaged() string {
+	for id, s := range n.snapshots {
+		if s.err != nil {
+			return id
+		}
+	}
+	return ""
 }
 
 // Close lets go of the VMs, which run on.

@@ -125,7 +125,7 @@ func DataFolder(tb testing.TB) string {
 		tb.Fatal(err)
 	}
 	// VMs run under other uids, which must be able to pass through.
-	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // passing through is the point
+	if err := os.Chmod(dir, 0o711); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -136,7 +136,7 @@ func DataFolder(tb testing.TB) string {
 func (l *Lab) Start() {
 	l.tb.Helper()
 	args := append([]string{"serve", "--listen", l.listen, "--data", l.Data}, l.args...)
-	l.daemon = exec.Command(l.binary, args...) //nolint:gosec,noctx // the binary under test; it must outlive no context
+	l.daemon = exec.Command(l.binary, args...) //nolint:noctx // the binary under test; it must outlive no context
 	l.daemon.Env = append(os.Environ(), "PANDO_API_KEY="+l.Key)
 	out, err := l.daemon.StderrPipe()
 	if err != nil {
@@ -281,7 +281,7 @@ func (l *Lab) imageLayers() int {
 		if err != nil {
 			l.tb.Error(err)
 		}
-		for _, part := range strings.Split(string(data), `"`) {
+		for part := range strings.SplitSeq(string(data), `"`) {
 			if strings.HasPrefix(part, "ly-") {
 				ids[part] = true
 			}

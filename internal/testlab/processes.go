@@ -12,7 +12,7 @@ func processesOf(path string) []int {
 	var pids []int
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is constant and valid
 	for _, f := range files {
-		line, err := os.ReadFile(f) //nolint:gosec // a file of /proc
+		line, err := os.ReadFile(f)
 		if err != nil || !bytes.Contains(line, []byte("qemu-system")) || !bytes.Contains(line, []byte(path)) {
 			continue
 		}

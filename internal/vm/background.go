@@ -14,7 +14,7 @@ type group struct {
 }
 
 func (g *group) start() {
-	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.ctx, g.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the group outlives every request
 }
 
 // run starts work, which must return soon after its context ends.

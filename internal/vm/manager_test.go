@@ -46,12 +46,12 @@ type fataler interface {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := openRig(t, t.Context(), filepath.Join(t.TempDir(), "pando.db"), vmtest.NewFake(baseID))
+	r := openRig(t.Context(), t, filepath.Join(t.TempDir(), "pando.db"), vmtest.NewFake(baseID))
 	t.Cleanup(func() { r.close(t) })
 	return r
 }
 
-func openRig(t fataler, ctx context.Context, path string, node *vmtest.Fake) *rig {
+func openRig(ctx context.Context, t fataler, path string, node *vmtest.Fake) *rig {
 	t.Helper()
 	s, err := store.Open(ctx, path, time.Now)
 	must(t, err)
@@ -414,17 +414,17 @@ func TestRandomOperationsNeverTrapAVM(t *testing.T) {
 					}
 				}
 			}
-			agree(rt, ctx, r)
+			agree(ctx, rt, r)
 		}
 		for _, id := range ids {
 			must(rt, r.manager.Delete(ctx, id))
 		}
-		agree(rt, ctx, r)
+		agree(ctx, rt, r)
 	})
 }
 
 // agree checks that store and node know the same VMs in the same states.
-func agree(t fataler, ctx context.Context, r *rig) {
+func agree(ctx context.Context, t fataler, r *rig) {
 	t.Helper()
 	records, _, err := r.manager.List(ctx, vm.Filter{})
 	must(t, err)

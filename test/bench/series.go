@@ -81,7 +81,7 @@ func writeRaw() error {
 	if path == "" {
 		path = filepath.Join("..", "..", "build", "bench", "results.json")
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // results are no secret
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("keep results: %w", err)
 	}
 	data, err := json.MarshalIndent(map[string]any{
@@ -90,5 +90,5 @@ func writeRaw() error {
 	if err != nil {
 		return fmt.Errorf("keep results: %w", err)
 	}
-	return os.WriteFile(path, append(data, '\n'), 0o644) //nolint:gosec // results are no secret
+	return os.WriteFile(path, append(data, '\n'), 0o644)
 }

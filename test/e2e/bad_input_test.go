@@ -37,17 +37,17 @@ func TestBadInput(t *testing.T) {
 		reason api.Reason
 		field  string
 	}{
-		"unknown snapshot":   {create(func(r *api.CreateVMRequest) { r.SnapshotID = ptr("sh-nope") }), api.CodeNotFound, "", "snapshotId"},
-		"bad slug":           {create(func(r *api.CreateVMRequest) { r.Slug = ptr("Not A Slug") }), api.CodeBadRequest, "", "slug"},
+		"unknown snapshot":   {create(func(r *api.CreateVMRequest) { r.SnapshotID = new("sh-nope") }), api.CodeNotFound, "", "snapshotId"},
+		"bad slug":           {create(func(r *api.CreateVMRequest) { r.Slug = new("Not A Slug") }), api.CodeBadRequest, "", "slug"},
 		"fork of a stopped":  {fork(stopped.ID, 1), api.CodeConflict, api.ReasonWrongState, ""},
 		"fork of none":       {fork(v.ID, 0), api.CodeBadRequest, "", "count"},
 		"fork of too many":   {fork(v.ID, 101), api.CodeBadRequest, "", "count"},
 		"exec on a stopped":  {execOn(ctx, l, stopped.ID, api.ExecRequest{Command: "true"}), api.CodeConflict, api.ReasonWrongState, ""},
-		"exec as nobody":     {execOn(ctx, l, v.ID, api.ExecRequest{Command: "true", LinuxUser: ptr("who")}), api.CodeBadRequest, "", "linuxUser"},
+		"exec as nobody":     {execOn(ctx, l, v.ID, api.ExecRequest{Command: "true", LinuxUser: new("who")}), api.CodeBadRequest, "", "linuxUser"},
 		"unknown vm":         {execOn(ctx, l, "vm-none", api.ExecRequest{Command: "true"}), api.CodeNotFound, "", ""},
-		"timeout of a week":  {execOn(ctx, l, v.ID, api.ExecRequest{Command: "true", TimeoutMs: ptr(int64(7 * 24 * 3600 * 1000))}), api.CodeBadRequest, "", "timeoutMs"},
-		"timeout of nothing": {execOn(ctx, l, v.ID, api.ExecRequest{Command: "true", TimeoutMs: ptr(int64(0))}), api.CodeBadRequest, "", "timeoutMs"},
-		"stdin not base64":   {execOn(ctx, l, v.ID, api.ExecRequest{Command: "true", Stdin: ptr("%%%")}), api.CodeBadRequest, "", "stdin"},
+		"timeout of a week":  {execOn(ctx, l, v.ID, api.ExecRequest{Command: "true", TimeoutMs: new(int64(7 * 24 * 3600 * 1000))}), api.CodeBadRequest, "", "timeoutMs"},
+		"timeout of nothing": {execOn(ctx, l, v.ID, api.ExecRequest{Command: "true", TimeoutMs: new(int64(0))}), api.CodeBadRequest, "", "timeoutMs"},
+		"stdin not base64":   {execOn(ctx, l, v.ID, api.ExecRequest{Command: "true", Stdin: new("%%%")}), api.CodeBadRequest, "", "stdin"},
 	} {
 		e := wantError(t, c.err, c.code, c.reason)
 		if e.Field != c.field || e.Remedy == "" || e.RequestID == "" {

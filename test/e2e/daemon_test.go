@@ -28,7 +28,7 @@ func TestVMsOutliveTheDaemon(t *testing.T) {
 	if _, err := l.Client.VMs.Pause(ctx, paused.ID); err != nil {
 		t.Fatal(err)
 	}
-	snap, err := l.Client.VMs.Snapshot(ctx, running.ID, api.CreateSnapshotRequest{Slug: ptr("kept")})
+	snap, err := l.Client.VMs.Snapshot(ctx, running.ID, api.CreateSnapshotRequest{Slug: new("kept")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestStopVMs(t *testing.T) {
 func TestSecondDaemonIsRefused(t *testing.T) {
 	t.Parallel()
 	l := testlab.New(t)
-	out, err := exec.CommandContext(t.Context(), testlab.Binary(t), "serve", "--listen", "127.0.0.1:0", "--data", l.Data).CombinedOutput() //nolint:gosec // the binary under test
+	out, err := exec.CommandContext(t.Context(), testlab.Binary(t), "serve", "--listen", "127.0.0.1:0", "--data", l.Data).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "another daemon uses this data folder") {
 		t.Errorf("a second daemon on the data folder: %v\n%s", err, out)
 	}
@@ -147,7 +147,7 @@ func TestKeyFile(t *testing.T) {
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("the key file has mode %v", info.Mode())
 	}
-	key, err := os.ReadFile(path) //nolint:gosec // the test's own folder
+	key, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func snapshotFor(t *testing.T, l *testlab.Lab) (id, manifest string) {
 // ownLayer returns the path of the snapshot's own memory layer: the last one.
 func ownLayer(t *testing.T, l *testlab.Lab, manifest string) string {
 	t.Helper()
-	data, err := os.ReadFile(manifest) //nolint:gosec // the test's own folder
+	data, err := os.ReadFile(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,11 +109,11 @@ func TestDamagedSnapshots(t *testing.T) {
 // edit replaces a file, which is the way a read-only file can change.
 func edit(t *testing.T, path string, change func([]byte) []byte) {
 	t.Helper()
-	data, err := os.ReadFile(path) //nolint:gosec // the test's own folder
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path+".new", change(data), 0o444); err != nil { //nolint:gosec // as layers are
+	if err := os.WriteFile(path+".new", change(data), 0o444); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -126,7 +126,7 @@ func edit(t *testing.T, path string, change func([]byte) []byte) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // VMs of other uids pass through it
+	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	for d := filepath.Dir(dir); d != "/"; d = filepath.Dir(d) {
@@ -187,7 +187,7 @@ func fill(t *testing.T, dir, path string, leave int64) {
 	if err := syscall.Statfs(dir, &st); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Create(path) //nolint:gosec // the test's own folder
+	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}

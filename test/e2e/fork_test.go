@@ -66,7 +66,7 @@ func (b book) verify(t *testing.T, l *testlab.Lab, vm string) {
 func TestForkIsolation(t *testing.T) {
 	t.Parallel()
 	l := testlab.New(t)
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test that can be repeated
+	random := rand.New(rand.NewPCG(1, 2))
 	first := l.Create(testlab.Busybox)
 	books := map[string]book{first.ID: {make([]byte, bookPages*pageSize), make([]byte, bookPages*pageSize)}}
 	l.Run(first.ID, fmt.Sprintf("dd if=/dev/zero of=/dev/shm/book bs=%d count=%d 2>/dev/null; cp /dev/shm/book /book", pageSize, bookPages))

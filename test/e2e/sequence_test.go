@@ -16,7 +16,7 @@ func TestRandomOperations(t *testing.T) {
 	t.Parallel()
 	l := testlab.New(t)
 	ctx := t.Context()
-	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test that can be repeated
+	random := rand.New(rand.NewPCG(3, 4))
 	want := map[string]string{}
 	var ids []string
 	adopt := func(v api.VM, text string) { ids = append(ids, v.ID); want[v.ID] = text }

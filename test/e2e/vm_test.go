@@ -33,7 +33,7 @@ func TestExec(t *testing.T) {
 		"stdin":              {api.ExecRequest{Command: "tr a-z A-Z", Stdin: pando.Stdin([]byte("hello"))}, "HELLO", "", 0},
 		"no stdin":           {api.ExecRequest{Command: "cat"}, "", "", 0},
 		"default user":       {api.ExecRequest{Command: "id -u; pwd"}, "1000\n/home/agent\n", "", 0},
-		"root":               {api.ExecRequest{Command: "id -u", LinuxUser: ptr("root")}, "0\n", "", 0},
+		"root":               {api.ExecRequest{Command: "id -u", LinuxUser: new("root")}, "0\n", "", 0},
 		"here document":      {api.ExecRequest{Command: "cat <<X\na\nX\n"}, "a\n", "", 0},
 		"exec in command":    {api.ExecRequest{Command: "exec sh -c 'exit 4'"}, "", "", 4},
 		"set -e":             {api.ExecRequest{Command: "set -e; false; echo no"}, "", "", 1},
@@ -165,7 +165,8 @@ func TestKilledQEMUIsReported(t *testing.T) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
+//go:fix inline
+func ptr[T any](v T) *T { return new(v) }
 
 func wantError(t *testing.T, err error, code api.Code, reason api.Reason) *api.Error {
 	t.Helper()

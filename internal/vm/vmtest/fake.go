@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,10 +80,8 @@ func (f *Fake) guest(id string, want ...vm.Presence) (*fakeGuest, error) {
 	if g == nil {
 		return nil, fault.NotFound("vm", id)
 	}
-	for _, p := range want {
-		if g.presence == p {
-			return g, nil
-		}
+	if slices.Contains(want, g.presence) {
+		return g, nil
 	}
 	return nil, fault.Conflict(api.ReasonWrongState, "vm %s is %s", id, g.presence)
 }
