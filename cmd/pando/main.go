@@ -15,7 +15,7 @@ import (
 )
 
 // version is set by the build.
-var version = "dev" //nolint:gochecknoglobals // the linker writes it
+var version = "dev"
 
 func main() {
 	// The launcher must come first: it runs once per VM start, on the path that

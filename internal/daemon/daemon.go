@@ -144,7 +144,7 @@ func (p *process) close(ctx context.Context, stopVMs bool) error {
 
 // lockData keeps a second daemon out of the data folder.
 func lockData(dir string) (release func(), err error) {
-	if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // VMs of other uids pass through it
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, fmt.Errorf("create data folder: %w", err)
 	}
 	release, err = lockFile(filepath.Join(dir, "daemon.lock"))

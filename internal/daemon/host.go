@@ -46,7 +46,7 @@ func openHost(ctx context.Context, cache string) (host, error) {
 	}
 	h.jail = jail.New(self, groups)
 	lib := filepath.Join(cache, "lib")
-	if err := os.MkdirAll(lib, 0o755); err != nil { //nolint:gosec // VMs of other uids load the library
+	if err := os.MkdirAll(lib, 0o755); err != nil {
 		return h, fmt.Errorf("create cache: %w", err)
 	}
 	if h.library, err = memory.InstallLibrary(lib); err != nil {

@@ -21,7 +21,7 @@ func apiKey(given, data string) (key, path string, err error) {
 		return given, "", nil
 	}
 	path = filepath.Join(data, keyFile)
-	old, err := os.ReadFile(path) //nolint:gosec // a fixed name in the data folder
+	old, err := os.ReadFile(path)
 	if err == nil {
 		key = strings.TrimSpace(string(old))
 		if key == "" {

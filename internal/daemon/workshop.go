@@ -43,7 +43,7 @@ func (w workshop) Open(ctx context.Context) (image.Baker, func() error, error) {
 // fresh opens the work folder and removes what a build that was killed has
 // left in it, a running VM included.
 func (w workshop) fresh(ctx context.Context, dir string) (*node.Node, error) {
-	if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // VMs of other uids pass through it
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make work folder: %w", err)
 	}
 	n, err := w.host.openNode(ctx, dir, w.log)

@@ -72,8 +72,7 @@ func Conflict(reason api.Reason, format string, args ...any) *Error {
 
 // As returns the first fault in err's chain, or nil.
 func As(err error) *Error {
-	var f *Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Error](err); ok {
 		return f
 	}
 	return nil

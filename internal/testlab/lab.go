@@ -136,7 +136,7 @@ func DataFolder(tb testing.TB) string {
 func (l *Lab) Start() {
 	l.tb.Helper()
 	args := append([]string{"serve", "--listen", l.listen, "--data", l.Data}, l.args...)
-	l.daemon = exec.Command(l.binary, args...) //nolint:noctx // the binary under test; it must outlive no context
+	l.daemon = exec.Command(l.binary, args...)
 	l.daemon.Env = append(os.Environ(), "PANDO_API_KEY="+l.Key)
 	out, err := l.daemon.StderrPipe()
 	if err != nil {

@@ -166,8 +166,6 @@ func TestKilledQEMUIsReported(t *testing.T) {
 }
 
 //go:fix inline
-func ptr[T any](v T) *T { return new(v) }
-
 func wantError(t *testing.T, err error, code api.Code, reason api.Reason) *api.Error {
 	t.Helper()
 	var e *api.Error
