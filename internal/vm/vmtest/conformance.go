@@ -140,17 +140,17 @@ func (r *rig) restoreNothing() {
 
 func (r *rig) fork() {
 	source := r.create()
-	r.write(source, "/root-file", "before")
+	r.write(source, "/var/tmp/root-file", "before")
 	r.write(source, volatileDir+"memory", "before")
 	children := r.forkOf(source, 2)
-	r.write(source, "/root-file", "source")
+	r.write(source, "/var/tmp/root-file", "source")
 	r.write(children[0], volatileDir+"memory", "first")
-	r.wantFile(source, "/root-file", "source")
+	r.wantFile(source, "/var/tmp/root-file", "source")
 	r.wantFile(source, volatileDir+"memory", "before")
-	r.wantFile(children[0], "/root-file", "before")
+	r.wantFile(children[0], "/var/tmp/root-file", "before")
 	r.wantFile(children[0], volatileDir+"memory", "first")
 	r.must(r.n.Delete(r.Context(), source))
-	r.wantFile(children[1], "/root-file", "before")
+	r.wantFile(children[1], "/var/tmp/root-file", "before")
 	r.wantFile(children[1], volatileDir+"memory", "before")
 	grandchild := r.forkOf(children[0], 1)[0]
 	r.wantFile(grandchild, volatileDir+"memory", "first")
@@ -186,7 +186,7 @@ func (r *rig) pauseResume() {
 	id := r.create()
 	for i := range 3 {
 		mark := fmt.Sprint("mark-", i)
-		r.write(id, "/"+mark, mark)
+		r.write(id, "/var/tmp/"+mark, mark)
 		r.write(id, volatileDir+mark, mark)
 		r.must(r.n.Pause(r.Context(), id))
 		r.wantPresence(id, vm.PresencePaused)
@@ -197,26 +197,26 @@ func (r *rig) pauseResume() {
 	}
 	for i := range 3 {
 		mark := fmt.Sprint("mark-", i)
-		r.wantFile(id, "/"+mark, mark)
+		r.wantFile(id, "/var/tmp/"+mark, mark)
 		r.wantFile(id, volatileDir+mark, mark)
 	}
 }
 
 func (r *rig) stopBoot() {
 	id := r.create()
-	r.write(id, "/root-file", "kept")
+	r.write(id, "/var/tmp/root-file", "kept")
 	r.write(id, volatileDir+"memory", "lost")
 	r.must(r.n.Stop(r.Context(), id, time.Minute))
 	r.wantPresence(id, vm.PresenceStopped)
 	_, err := r.n.Boot(r.Context(), id, 2)
 	r.must(err)
-	r.wantFile(id, "/root-file", "kept")
+	r.wantFile(id, "/var/tmp/root-file", "kept")
 	r.wantNoFile(id, volatileDir+"memory")
 }
 
 func (r *rig) stopPaused() {
 	id := r.create()
-	r.write(id, "/root-file", "kept")
+	r.write(id, "/var/tmp/root-file", "kept")
 	r.must(r.n.Pause(r.Context(), id))
 	r.must(r.n.Stop(r.Context(), id, time.Minute))
 	r.wantPresence(id, vm.PresenceStopped)
@@ -224,14 +224,14 @@ func (r *rig) stopPaused() {
 
 func (r *rig) snapshot() {
 	id := r.create()
-	r.write(id, "/root-file", "saved")
+	r.write(id, "/var/tmp/root-file", "saved")
 	snap := r.snapshotOf(id)
-	r.write(id, "/root-file", "later")
+	r.write(id, "/var/tmp/root-file", "later")
 	first, second := r.createFrom(snap), r.createFrom(snap)
 	r.must(r.n.DeleteSnapshot(r.Context(), snap))
-	r.write(first, "/root-file", "mine")
-	r.wantFile(id, "/root-file", "later")
-	r.wantFile(second, "/root-file", "saved")
+	r.write(first, "/var/tmp/root-file", "mine")
+	r.wantFile(id, "/var/tmp/root-file", "later")
+	r.wantFile(second, "/var/tmp/root-file", "saved")
 	r.must(r.n.DeleteSnapshot(r.Context(), snap))
 }
 
