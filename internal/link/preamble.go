@@ -43,6 +43,9 @@ func AppendMessage(b []byte, t Token, body []byte) ([]byte, error) {
 // nothing.
 type Finder struct {
 	tokens []Token
+	// shift tells for each byte how far it is, at least, from there to where a
+	// token can end. Most bytes of a stream are jumped over.
+	shift [256]uint8
 	// tail is the end of the stream so far: all that a token split between
 	// chunks can have in the past.
 	tail []byte
@@ -50,7 +53,17 @@ type Finder struct {
 
 // Expect replaces the tokens looked for. A token whose beginning has already
 // passed is still found.
-func (f *Finder) Expect(tokens ...Token) { f.tokens = append(f.tokens[:0], tokens...) }
+func (f *Finder) Expect(tokens ...Token) {
+	f.tokens = append(f.tokens[:0], tokens...)
+	for i := range f.shift {
+		f.shift[i] = TokenSize
+	}
+	for _, t := range tokens {
+		for i, b := range t {
+			f.shift[b] = min(f.shift[b], uint8(TokenSize-1-i))
+		}
+	}
+}
 
 // Reset forgets the stream so far.
 func (f *Finder) Reset() { f.tail = f.tail[:0] }
@@ -60,15 +73,10 @@ func (f *Finder) Reset() { f.tail = f.tail[:0] }
 // caller goes on with p[end:]. Otherwise end is -1.
 func (f *Finder) Find(p []byte) (found Token, end int) {
 	seam := append(f.tail, p[:min(len(p), TokenSize-1)]...)
-	end = -1
-	for _, t := range f.tokens {
-		at := indexAfter(seam, t) - len(f.tail)
-		if at < 0 {
-			at = indexAfter(p, t)
-		}
-		if at > 0 && (end < 0 || at < end) {
-			found, end = t, at
-		}
+	found, end = f.search(seam)
+	end -= len(f.tail)
+	if end <= 0 {
+		found, end = f.search(p)
 	}
 	if end > 0 {
 		f.Reset()
@@ -78,13 +86,21 @@ func (f *Finder) Find(p []byte) (found Token, end int) {
 	return Token{}, -1
 }
 
-// indexAfter returns the offset after the first t in p, or -1.
-func indexAfter(p []byte, t Token) int {
-	i := bytes.Index(p, t[:])
-	if i < 0 {
-		return -1
+// search returns the first token in p and the offset after it, or -1.
+func (f *Finder) search(p []byte) (Token, int) {
+	for i := TokenSize - 1; i < len(p); {
+		if n := f.shift[p[i]]; n > 0 {
+			i += int(n)
+			continue
+		}
+		i++
+		for _, t := range f.tokens {
+			if string(p[i-TokenSize:i]) == string(t[:]) {
+				return t, i
+			}
+		}
 	}
-	return i + TokenSize
+	return Token{}, -1
 }
 
 func (f *Finder) remember(seam, p []byte) {
