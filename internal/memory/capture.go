@@ -11,7 +11,7 @@ const (
 	// nearGap and wideGap are the gaps between own pages, in pages, that a
 	// capture copies over. An extent more costs every descendant two mappings,
 	// at each restore and each fork; a page more costs one copy, once.
-	nearGap = 4
+	nearGap = 8
 	wideGap = 64
 )
 

@@ -99,9 +99,9 @@ func TestDeepAncestry(t *testing.T) {
 func TestFragmentedMemory(t *testing.T) {
 	t.Parallel()
 	const (
-		size = 256 * mib
-		// Six pages apart: too far to be joined by an ordinary capture.
-		step = 6
+		size = 352 * mib
+		// Ten pages apart: too far to be joined by an ordinary capture.
+		step = 10
 	)
 	for _, c := range []struct {
 		name string
