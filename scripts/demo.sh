@@ -11,7 +11,9 @@ work=$(mktemp -d /var/tmp/pando-demo-XXXXXX)
 chmod 0711 "$work"
 daemon=
 
-bold() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold() {
+	if [ -t 1 ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi
+}
 
 # show runs a command line as a person would and prints it first.
 show() {
@@ -63,8 +65,10 @@ start_daemon() {
 	printf '  the daemon serves %s\n' "$PANDO_URL"
 }
 
-# count prints what the counting process in a VM has reached.
-count() { "$PANDO" vm exec "$1" -- cat /dev/shm/count; }
+# count prints what the counting process in a VM has reached. The file is empty
+# for an instant each time that it is written.
+# shellcheck disable=SC2016 # the guest's shell expands it
+count() { "$PANDO" vm exec "$1" -- 'until read -r n < /dev/shm/count && [ -n "$n" ]; do :; done; echo "$n"'; }
 
 bold "1. Base image"
 timed "image ready (built once, then reused)" "$PANDO" image build pando/debian

@@ -26,7 +26,7 @@ func (m *Manager) Start(ctx context.Context, ref string) (v VM, err error) {
 		case api.StateRunning:
 			v = was
 		case api.StateStarting, api.StatePausing:
-			err = wrongState(was, "running")
+			err = wrongState(was, "start")
 		}
 		return err
 	})
@@ -87,7 +87,7 @@ func (m *Manager) Stop(ctx context.Context, ref string) (v VM, err error) {
 			return nil
 		}
 		if !CanEnter(was.State, api.StateStopped) {
-			return wrongState(was, string(api.StateStopped))
+			return wrongState(was, "stop")
 		}
 		if err = m.node.Stop(ctx, was.ID, StopGrace); err != nil {
 			return fmt.Errorf("stop vm %s: %w", was.ID, err)

@@ -48,15 +48,23 @@ func CanEnter(from, to api.State) bool {
 // enter moves the record to a state, or says why it cannot.
 func (v *VM) enter(to api.State, reason string) error {
 	if !CanEnter(v.State, to) {
-		return wrongState(*v, string(to))
+		return wrongState(*v, verbs()[to])
 	}
 	v.State, v.StateReason = to, reason
 	return nil
 }
 
+// verbs names the operation that leads to a state, for errors.
+func verbs() map[api.State]string {
+	return map[api.State]string{
+		api.StateStarting: "start", api.StateRunning: "start", api.StatePausing: "pause",
+		api.StatePaused: "pause", api.StateStopped: "stop",
+	}
+}
+
 // wrongState is the error of an operation that the VM's state does not allow.
 func wrongState(v VM, operation string) *fault.Error {
-	return fault.Conflict(api.ReasonWrongState, "vm %s is %s and cannot go to %s", v.ID, v.State, operation).
+	return fault.Conflict(api.ReasonWrongState, "vm %s is %s: %s is not possible now", v.ID, v.State, operation).
 		Hint("%s", remedyFor(v.State, v.ID))
 }
 
