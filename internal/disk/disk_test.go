@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -348,7 +349,7 @@ func (w *blockTwin) fork(name string) *blockTwin {
 	if _, err := w.d.layers.Adopt(w.path, frozen, layer.KindDisk); err != nil {
 		w.d.t.Fatal(err)
 	}
-	w.chain = append(w.chain[:len(w.chain):len(w.chain)], frozen)
+	w.chain = append(slices.Clip(w.chain), frozen)
 	w.path = w.d.overlay(w.name, frozen, int64(len(w.model)))
 	child := &blockTwin{d: w.d, name: name, chain: w.chain, model: bytes.Clone(w.model), path: w.d.overlay(name, frozen, int64(len(w.model)))}
 	w.d.layers.Hold(w.name, w.chain...)
@@ -399,6 +400,7 @@ func TestInfoOfWhatIsNoDisk(t *testing.T) {
 }
 
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("PANDO_TEST_INSIDE") == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), "PANDO_TEST_INSIDE=1")

@@ -5,9 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/pandovm/pando/internal/layer"
 )
@@ -146,6 +145,7 @@ func TestLink(t *testing.T) {
 }
 
 func TestLinkCopiesAcrossFileSystems(t *testing.T) {
+	t.Parallel()
 	if !inNamespace(t) {
 		return
 	}

@@ -45,6 +45,7 @@ func TestFullLeavesOtherErrorsAlone(t *testing.T) {
 }
 
 func TestWritingToFullDisk(t *testing.T) {
+	t.Parallel()
 	if !inNamespace(t) {
 		return
 	}

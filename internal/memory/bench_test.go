@@ -1,14 +1,9 @@
 package memory_test
 
 import (
-	"bufio"
-	"encoding/hex"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/pandovm/pando/internal/layer"
@@ -27,8 +22,6 @@ func benchQEMU(b *testing.B, dir string, size int64, ownMiB int) *qemu {
 // dirty writes something else into every page of ownMiB.
 func dirty(b *testing.B, q *qemu, ownMiB int) {
 	b.Helper()
-	word := "0x" + strings.Repeat(hex.EncodeToString([]byte("pando!!!")), 8)
-	_ = word
 	for i := range ownMiB {
 		q.sayOK("memset 0x%x 0x100000 0x%02x", q.floor()+int64(i)<<20, 1+i%255)
 	}
@@ -64,7 +57,7 @@ func BenchmarkCapture(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				defer os.RemoveAll(dir) //nolint:errcheck // a bench's folder
+				defer os.RemoveAll(dir)
 				store, err := layer.Open(filepath.Join(dir, "layers"))
 				if err != nil {
 					b.Fatal(err)
@@ -172,9 +165,3 @@ func comb(t testing.TB, store *layer.Store, size, n int64) memory.Map {
 	store.Hold("comb", d.ID())
 	return m
 }
-
-var (
-	_ = bufio.NewReader
-	_ net.Conn
-	_ = exec.Command
-)

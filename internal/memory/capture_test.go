@@ -164,12 +164,12 @@ func TestCaptureOfTheWrongMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer frozen.Close() //nolint:errcheck // checked elsewhere
+	defer frozen.Close()
 	d, err := store.Create(layer.KindMemory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Discard() //nolint:errcheck // checked elsewhere
+	defer d.Discard()
 	for _, base := range []memory.Map{{Size: 2 * mib}, {Size: mib + 1}} {
 		if _, _, err := frozen.Capture(t.Context(), base, d); err == nil {
 			t.Errorf("a map for %d bytes was accepted", base.Size)
@@ -198,7 +198,7 @@ func TestCaptureOfDeadChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Discard() //nolint:errcheck // checked elsewhere
+	defer d.Discard()
 	waitEnd(t, frozen.Pid)
 	if _, _, err := frozen.Capture(t.Context(), memory.Map{Size: mib}, d); err == nil {
 		t.Error("no error")
@@ -210,6 +210,7 @@ func TestCaptureOfDeadChild(t *testing.T) {
 
 // TestCaptureToFullDisk wants the amounts in the error, and a machine that goes on.
 func TestCaptureToFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("PANDO_TEST_INSIDE") == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), "PANDO_TEST_INSIDE=1")

@@ -46,7 +46,7 @@ func TestMapVersion1(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil { //nolint:gosec // a public example
+		if err := os.WriteFile(path, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,8 +17,7 @@ import (
 const (
 	firstRetry = time.Millisecond
 	lastRetry  = 20 * time.Millisecond
-	// closePatience bounds orders that must be given although the caller's
-	// context may be over.
+	// closePatience bounds the end of a frozen process, which no context ends.
 	closePatience = 30 * time.Second
 )
 
@@ -44,7 +43,7 @@ func DialControl(ctx context.Context, sock string) (*Control, error) {
 	for wait := firstRetry; ; wait = min(wait*2, lastRetry) {
 		conn, err := dialer.DialContext(ctx, "unixpacket", sock)
 		if err == nil {
-			return newControl(ctx, conn.(*net.UnixConn))
+			return newControl(ctx, conn)
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -56,7 +55,11 @@ func DialControl(ctx context.Context, sock string) (*Control, error) {
 	}
 }
 
-func newControl(ctx context.Context, conn *net.UnixConn) (*Control, error) {
+func newControl(ctx context.Context, dialed net.Conn) (*Control, error) {
+	conn, ok := dialed.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("dial memory library: %T is no unix socket", dialed), dialed.Close())
+	}
 	c := &Control{conn: conn, turn: make(chan struct{}, 1), close: sync.OnceValue(conn.Close)}
 	c.turn <- struct{}{}
 	peer, err := peerOf(conn)

@@ -30,7 +30,7 @@ func waitEnd(t testing.TB, pid int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // only polled
+	defer unix.Close(fd)
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
 		if errors.Is(err, unix.EINTR) {
@@ -293,7 +293,7 @@ func TestLibrarySurvivesAnyClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer null.Close() //nolint:errcheck // read only
+	defer null.Close()
 	for range 300 {
 		conn := rawDial(t, v.sock)
 		for range 1 + random.IntN(6) {

@@ -33,10 +33,13 @@ func (c *Control) Fork(ctx context.Context) (*Frozen, error) {
 	if err != nil {
 		return nil, fmt.Errorf("freeze memory: %w", err)
 	}
+	// The child has to go even if whoever wanted it has given up.
+	after := context.WithoutCancel(ctx)
 	f, err := c.adopt(r)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("freeze memory: %w", err), c.thaw(r.pid))
+		return nil, errors.Join(fmt.Errorf("freeze memory: %w", err), c.thaw(after, r.pid))
 	}
+	f.close = sync.OnceValue(func() error { return f.end(after) })
 	return f, nil
 }
 
@@ -55,7 +58,6 @@ func (c *Control) adopt(r reply) (*Frozen, error) {
 		return nil, fmt.Errorf("open frozen process: %w", err)
 	}
 	f := &Frozen{Pid: pid, Address: r.address, Size: int64(r.size), control: c, process: process}
-	f.close = sync.OnceValue(f.end)
 	parent, err := parentOf(pid)
 	if err == nil && parent != c.peer {
 		err = fmt.Errorf("process %d is a child of %d, not of QEMU (%d)", pid, parent, c.peer)
@@ -70,18 +72,19 @@ func (c *Control) adopt(r reply) (*Frozen, error) {
 // Close ends the frozen process.
 func (f *Frozen) Close() error { return f.close() }
 
-func (f *Frozen) end() error {
-	err := f.control.thaw(uint64(f.Pid))
+func (f *Frozen) end(ctx context.Context) error {
+	err := f.control.thaw(ctx, uint64(f.Pid))
 	if errors.Is(err, ErrControlClosed) || errors.Is(err, unix.ESRCH) {
-		// The library ends the children of a lost connection itself.
+		// The library ends the children of a lost connection itself, once it
+		// gets to it; it may be stuck, or the child its last act.
+		_ = unix.PidfdSendSignal(f.process, unix.SIGKILL, nil, 0)
 		err = nil
 	}
 	return errors.Join(err, unix.Close(f.process))
 }
 
-func (c *Control) thaw(pid uint64) error {
-	// The child has to go even if whoever wanted it has given up.
-	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+func (c *Control) thaw(ctx context.Context, pid uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, closePatience)
 	defer cancel()
 	if _, err := c.ask(ctx, request{order: orderThaw, pid: pid}, nil, nil); err != nil {
 		return fmt.Errorf("end frozen process: %w", err)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -149,7 +150,7 @@ func TestEnvironmentMistakes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), testTools().victim, fmt.Sprint(mib))
-			cmd.Env = append(env[:len(env):len(env)], memory.LibraryEnv(testTools().library, ram, c.sock)...)
+			cmd.Env = append(slices.Clip(env), memory.LibraryEnv(testTools().library, ram, c.sock)...)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), c.says) {
 				t.Errorf("%v: %s", err, out)
@@ -204,10 +205,10 @@ func TestInJail(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // other users have to get here
+	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Dir(testTools().library), 0o755); err != nil { //nolint:gosec // as above
+	if err := os.Chmod(filepath.Dir(testTools().library), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	store, _ := newStore(t)

@@ -36,7 +36,7 @@ func build(dir string) error {
 		return err
 	}
 	victim := filepath.Join(dir, "victim")
-	//nolint:noctx // before any test
+
 	out, err := exec.Command("gcc", "-O1", "-Wall", "-Wextra", "-o", victim, "testdata/victim.c").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("build victim: %w: %s", err, out)

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -160,7 +161,7 @@ func (p *pass) flush() error {
 	at := p.end - p.pendingBytes
 	for len(p.pending) > 0 {
 		n, err := unix.Pwritev(int(p.file.Fd()), p.pending, at)
-		if err == unix.EINTR { //nolint:errorlint // errno, unwrapped
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err == nil && n == 0 {

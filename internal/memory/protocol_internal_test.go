@@ -83,7 +83,7 @@ func impostor(t *testing.T, reply func(o order) []byte) *Control {
 		if err != nil {
 			return
 		}
-		defer conn.Close() //nolint:errcheck // a test's
+		defer conn.Close()
 		b := make([]byte, 64<<10)
 		for {
 			n, err := conn.Read(b)
