@@ -34,7 +34,9 @@ const (
 // confirmed an epoch, else the NextToken of the last epoch that it confirmed. The
 // caller chooses e.NextToken and keeps it before it calls; a Dial that failed may
 // be repeated with the same token, and with NextToken if the process died before
-// it learned the outcome. Time is set here; ReplyNonce and Entropy are made here
+// it learned the outcome. The fresh token is no substitute for a NextToken: a guest
+// that was frozen or slow when one host left and the next one came has noticed no
+// hang-up, and takes nothing but the secret one. Time is set here; ReplyNonce and Entropy are made here
 // if they are empty.
 //
 // The error is fault VM_NON_RESPONSIVE with reason epoch_unconfirmed if the guest

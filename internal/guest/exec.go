@@ -15,10 +15,6 @@ import (
 // DefaultMaxOutput bounds stdout and stderr, each, of an order that sets no bound.
 const DefaultMaxOutput = 1 << 20
 
-// execPatience is how long after its timeout a command may still be without an
-// outcome: the agent needs a few seconds to kill what resists.
-const execPatience = 30 * time.Second
-
 var errNoOutcome = errors.New("no outcome long after the command's timeout")
 
 // ExecOrder is a command to run in a guest.
@@ -66,7 +62,7 @@ func (l *Link) Exec(ctx context.Context, o ExecOrder) (ExecResult, error) {
 	}
 	if o.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout+execPatience, errNoOutcome)
+		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout+l.patience.outcome, errNoOutcome)
 		defer cancel()
 	}
 	body, err := encodeOrder(o)

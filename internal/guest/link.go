@@ -17,13 +17,19 @@ import (
 	"github.com/pandovm/pando/internal/link"
 )
 
-const (
-	// silence is how long a guest may send nothing while a request waits before
-	// it is asked whether it is still there, and pingTimeout how long it may take
-	// to say so.
-	silence     = 10 * time.Second
-	pingTimeout = 50 * time.Second
-)
+// patience is how long a guest may take.
+type patience struct {
+	// silence is how long it may send nothing while a request waits before it is
+	// asked whether it is still there, and ping how long it may take to say so.
+	silence, ping time.Duration
+	// outcome is how long after its timeout a command may still be without an
+	// outcome: the agent needs a few seconds to kill what resists.
+	outcome time.Duration
+}
+
+func usualPatience() patience {
+	return patience{silence: 10 * time.Second, ping: 50 * time.Second, outcome: 30 * time.Second}
+}
 
 // errClosed is the cause of a link that was closed on this side.
 var errClosed = errors.New("guest link closed")
@@ -34,8 +40,9 @@ var errSilent = errors.New("guest is silent")
 // Link is an open session with the agent of one VM. It is safe for concurrent
 // use. A link that fails does so for good: Dial again.
 type Link struct {
-	conn   *watchedConn
-	client *http.ClientConn
+	conn     *watchedConn
+	client   *http.ClientConn
+	patience patience
 }
 
 func newLink(ctx context.Context, conn net.Conn, rest []byte) (*Link, error) {
@@ -53,7 +60,7 @@ func newLink(ctx context.Context, conn net.Conn, rest []byte) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
-	return &Link{conn: w, client: client}, nil
+	return &Link{conn: w, client: client, patience: usualPatience()}, nil
 }
 
 // Done is closed when the link has ended, for whatever reason.
@@ -183,12 +190,12 @@ func (l *Link) watch(ctx context.Context) (stop func()) {
 	var timer *time.Timer
 	var mu sync.Mutex
 	stopped := false
-	timer = time.AfterFunc(silence, func() {
+	timer = time.AfterFunc(l.patience.silence, func() {
 		err := l.checkAlive(ctx)
 		mu.Lock()
 		defer mu.Unlock()
 		if err == nil && !stopped {
-			timer.Reset(silence)
+			timer.Reset(l.patience.silence)
 		}
 	})
 	return func() {
@@ -200,10 +207,10 @@ func (l *Link) watch(ctx context.Context) (stop func()) {
 }
 
 func (l *Link) checkAlive(ctx context.Context) error {
-	if l.conn.silentFor() < silence {
+	if l.conn.silentFor() < l.patience.silence {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, pingTimeout, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, l.patience.ping, errSilent)
 	defer cancel()
 	err := l.Ping(ctx)
 	if errors.Is(err, errSilent) {
