@@ -36,8 +36,8 @@ func readFile(path string) ([]byte, error) {
 	}
 }
 
-// replaceFile writes a file so that readers see the old content or the new,
-// and nothing in between.
+// replaceFile writes a file so that readers see the old content or the new, or
+// for a moment no file, and nothing in between.
 func replaceFile(path, data string, mode uint32) error {
 	slash := strings.LastIndexByte(path, '/') + 1
 	temp := path[:slash] + "." + path[slash:] + ".pando"
@@ -53,6 +53,9 @@ func replaceFile(path, data string, mode uint32) error {
 		err = closeErr
 	}
 	if err == nil {
+		// A rename over a file makes ext4 write the new one to the disk there and
+		// then; over nothing it does not.
+		_ = syscall.Unlink(path)
 		err = syscall.Rename(temp, path)
 	}
 	if err != nil {
