@@ -21,8 +21,8 @@ func TestIsolation(t *testing.T) {
 		steps int
 		seeds uint64
 	}{
-		{"victim", startVictim, 4 << 20, 40, 4},
-		{"qemu", startQEMU, 16 << 20, 16, 2},
+		{"victim", startVictim, 4 << 20, 40, 3},
+		{"qemu", startQEMU, 8 << 20, 14, 2},
 	} {
 		for seed := range c.seeds {
 			t.Run(fmt.Sprintf("%s/%d", c.name, seed), func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,13 +181,23 @@ func (m *lineMachine) dial(sock string) *memory.Control {
 
 // modelFill is victim.c's fill.
 func modelFill(b []byte, seed uint64) {
-	for i := 0; i < len(b); i += 8 {
-		seed += 0x9e3779b97f4a7c15
-		z := seed
+	for chunk := range slices.Chunk(b, memory.PageSize) {
+		unit := fillUnit(&seed)
+		copy(chunk, bytes.Repeat(unit[:], memory.PageSize/len(unit)))
+	}
+}
+
+// fillUnit returns the next 64 bytes that a fill repeats.
+func fillUnit(seed *uint64) [64]byte {
+	var unit [64]byte
+	for i := 0; i < len(unit); i += 8 {
+		*seed += 0x9e3779b97f4a7c15
+		z := *seed
 		z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
 		z = (z ^ (z >> 27)) * 0x94d049bb133111eb
-		binary.NativeEndian.PutUint64(b[i:], z^(z>>31))
+		binary.NativeEndian.PutUint64(unit[i:], z^(z>>31))
 	}
+	return unit
 }
 
 // twin is a machine beside the model of its RAM, and the map it started from.

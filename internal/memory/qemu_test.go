@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pandovm/pando/internal/memory"
 )
 
 // qemu is a real QEMU without a guest: qtest writes to its RAM, QMP's pmemsave
@@ -21,7 +24,6 @@ type qemu struct {
 	qmp     net.Conn
 	answers *bufio.Reader
 	dir     string
-	zeros   string
 }
 
 // qemuArgs are the arguments that concern memory, as the product uses them.
@@ -45,7 +47,7 @@ func startQEMUAs(t testing.TB, dir string, size int64, change func(cmd *exec.Cmd
 	t.Helper()
 	dir = machineDir(t, dir)
 	env, ram, sock := libraryEnv(t, dir, size)
-	q := &qemu{lineMachine: lineMachine{t: t, size: size}, dir: dir, zeros: strings.Repeat("00", 4096)}
+	q := &qemu{lineMachine: lineMachine{t: t, size: size}, dir: dir}
 	args := append(qemuArgs(dir, ram, size), "-machine", "pc,memory-backend=ram0", "-accel", "tcg", "-cpu", "Nehalem",
 		"-qtest", "unix:"+filepath.Join(dir, "qtest.sock")+",server=on,wait=off", "-qtest-log", "/dev/null")
 	q.cmd = exec.CommandContext(t.Context(), "qemu-system-x86_64", args...)
@@ -112,9 +114,12 @@ func (q *qemu) execute(command string, args any) {
 }
 
 func (q *qemu) fill(offset, length int64, seed uint64) {
-	b := make([]byte, length)
-	modelFill(b, seed)
-	q.sayOK("write 0x%x 0x%x 0x%s", offset, length, hex.EncodeToString(b))
+	var digits strings.Builder
+	for range (length + memory.PageSize - 1) / memory.PageSize {
+		unit := fillUnit(&seed)
+		digits.WriteString(strings.Repeat(hex.EncodeToString(unit[:]), memory.PageSize/len(unit)))
+	}
+	q.sayOK("write 0x%x 0x%x 0x%s", offset, length, digits.String()[:2*length])
 }
 func (q *qemu) zero(offset, length int64) { q.sayOK("memset 0x%x 0x%x 0x00", offset, length) }
 func (q *qemu) touch(offset, length int64) {
@@ -128,9 +133,14 @@ func (q *qemu) content() []byte {
 	q.t.Helper()
 	path := filepath.Join(q.dir, "saved")
 	q.execute("pmemsave", map[string]any{"val": q.floor(), "size": q.size - q.floor(), "filename": path})
-	b, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		q.t.Fatal(err)
 	}
-	return append(make([]byte, q.floor()), b...)
+	defer f.Close()
+	b := make([]byte, q.size)
+	if _, err := io.ReadFull(f, b[q.floor():]); err != nil {
+		q.t.Fatal(err)
+	}
+	return b
 }

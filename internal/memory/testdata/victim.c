@@ -27,11 +27,16 @@ static uint64_t next(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
+/* fill writes 64 random bytes over and over, others in every 4 KiB. */
 static void fill(size_t offset, size_t length, uint64_t seed)
 {
+	uint64_t unit[8];
+
 	for (size_t i = 0; i < length; i += 8) {
-		uint64_t v = next(&seed);
-		memcpy(ram + offset + i, &v, 8);
+		if (i % 4096 == 0)
+			for (int w = 0; w < 8; w++)
+				unit[w] = next(&seed);
+		memcpy(ram + offset + i, &unit[i / 8 % 8], 8);
 	}
 }
 
