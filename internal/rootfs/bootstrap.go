@@ -225,7 +225,9 @@ func (b *bootstrap) makeFilesystem(ctx context.Context, raw string) error {
 	for _, word := range mkfs {
 		words = append(words, quote(word))
 	}
-	script := fmt.Sprintf("mkdir -p %[1]s && tar --extract --numeric-owner --xattrs --file %[2]s --directory %[1]s && %[3]s && rm -rf %[1]s",
+	// The archive has no /dev at all, because device nodes cannot be unpacked here.
+	script := fmt.Sprintf("mkdir -p %[1]s/dev && "+
+		"tar --extract --numeric-owner --xattrs --xattrs-include='*' --file %[2]s --directory %[1]s && %[3]s && rm -rf %[1]s",
 		quote(b.path("root")), quote(b.path("root.tar")), strings.Join(words, " "))
 	return b.run(ctx, command{
 		name: "unshare", args: []string{"--user", "--map-root-user", "--map-auto", "sh", "-ec", script},
