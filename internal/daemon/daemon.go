@@ -38,6 +38,9 @@ type Options struct {
 
 // Serve runs the daemon until ctx ends. VMs run on unless StopVMs is set.
 func Serve(ctx context.Context, o Options) (err error) {
+	if err := checkLength(o.Data); err != nil {
+		return err
+	}
 	release, err := lockData(o.Data)
 	if err != nil {
 		return err
@@ -140,6 +143,17 @@ func (p *process) close(ctx context.Context, stopVMs bool) error {
 	}
 	p.manager.Close()
 	return errors.Join(err, p.node.Close(), p.store.Close())
+}
+
+// maxDataPath leaves room for the sockets of a VM: the kernel takes addresses
+// of at most 107 bytes.
+const maxDataPath = 107 - len("/vms/vm-01234567-89ab-cdef-0123-456789abcdef/run/memory.sock")
+
+func checkLength(dir string) error {
+	if len(dir) > maxDataPath {
+		return fmt.Errorf("the path of the data folder has %d bytes and may have %d; choose a shorter one with --data", len(dir), maxDataPath)
+	}
+	return nil
 }
 
 // lockData keeps a second daemon out of the data folder.

@@ -184,7 +184,12 @@ func (n *Node) readMemory(ctx context.Context, f *frozen) (Manifest, int64, erro
 		return Manifest{}, 0, errors.Join(fmt.Errorf("create memory layer: %w", err), f.ram.Close())
 	}
 	mm, stats, err := f.ram.Capture(ctx, f.base, draft)
-	err = errors.Join(err, f.ram.Close())
+	// Ending the frozen copy takes as long as it is large; nobody waits for it.
+	n.watchers.Go(func() {
+		if err := f.ram.Close(); err != nil {
+			n.log.Warn("end frozen memory", "error", err)
+		}
+	})
 	if err != nil {
 		return Manifest{}, 0, errors.Join(fmt.Errorf("write memory layer: %w", err), draft.Discard())
 	}
