@@ -110,22 +110,41 @@ func (s *Shelf) record(b Built) snapshot.Snapshot {
 	}
 }
 
-// list records the snapshot; an older version gives its name up and stays for
-// the VMs that were made from it.
+// list records the snapshot under its name. Another version gives the name up
+// and stays for the VMs that were made from it; it may be the present one again
+// when a host goes back to it.
 func (s *Shelf) list(ctx context.Context, record snapshot.Snapshot) error {
 	old, err := s.snapshots.FindSnapshot(ctx, record.Slug)
-	if f := fault.As(err); f != nil && f.Code == api.CodeNotFound {
+	switch {
+	case isNotFound(err):
+	case err != nil:
+		return err
+	case old.ID == record.ID:
+		return nil
+	default:
+		if err := s.name(ctx, old.ID, ""); err != nil {
+			return err
+		}
+	}
+	_, err = s.snapshots.FindSnapshot(ctx, record.ID)
+	if isNotFound(err) {
 		return s.snapshots.InsertSnapshot(ctx, record)
 	}
-	if err != nil || old.ID == record.ID {
-		return err
-	}
-	_, err = s.snapshots.UpdateSnapshot(ctx, old.ID, func(o *snapshot.Snapshot) error {
-		o.Slug = ""
-		return nil
-	})
 	if err != nil {
 		return err
 	}
-	return s.snapshots.InsertSnapshot(ctx, record)
+	return s.name(ctx, record.ID, record.Slug)
+}
+
+func (s *Shelf) name(ctx context.Context, id, slug string) error {
+	_, err := s.snapshots.UpdateSnapshot(ctx, id, func(o *snapshot.Snapshot) error {
+		o.Slug = slug
+		return nil
+	})
+	return err
+}
+
+func isNotFound(err error) bool {
+	f := fault.As(err)
+	return f != nil && f.Code == api.CodeNotFound
 }
