@@ -43,6 +43,8 @@ func (n *Node) Fork(ctx context.Context, o vm.Fork) (vm.ForkResult, error) {
 		wg.Go(func() { res.Children[i].Running, res.Children[i].Err = n.hatch(ctx, w, b) })
 	}
 	wg.Wait()
+	// The capture may outlast children that failed at once.
+	<-w.done
 	n.flattenLater(m)
 	return res, n.layers.Drop(w.owner)
 }

@@ -191,7 +191,8 @@ func (n *Node) readMemory(ctx context.Context, f *frozen) (Manifest, int64, erro
 		}
 	})
 	if err != nil {
-		return Manifest{}, 0, errors.Join(fmt.Errorf("write memory layer: %w", err), draft.Discard())
+		err = errors.Join(fmt.Errorf("write memory layer: %w", err), draft.Discard())
+		return Manifest{}, 0, errors.Join(err, n.layers.Forget(f.manifest.State.ID))
 	}
 	l, err := draft.Seal()
 	if err != nil {

@@ -21,10 +21,30 @@ func (n *Node) Pause(ctx context.Context, id string) error {
 	defer m.mu.Unlock()
 	n.stopFlattening(m)
 	man, err := n.standStill(ctx, m, l)
+	if err == nil {
+		err = n.settleOn(m, man)
+	}
 	if err != nil {
+		err = errors.Join(err, n.layers.Forget(idsOf(man.layers())...))
 		return errors.Join(err, l.monitor.Cont(context.WithoutCancel(ctx)))
 	}
-	return n.park(m, l, man)
+	return n.park(m, l)
+}
+
+// settleOn makes the record say that the VM is paused. From then on it is, even
+// if the daemon is killed before the process is ended.
+func (n *Node) settleOn(m *machine, man Manifest) error {
+	was := m.rec
+	m.rec.Manifest, m.rec.Phase, m.rec.Switching = man, phasePaused, layer.NewID()
+	if err := m.save(true); err != nil {
+		m.rec = was
+		return err
+	}
+	// A layer that could not be removed goes at the next start; the pause holds.
+	if err := n.layers.Replace(m.id, idsOf(man.layers())...); err != nil {
+		n.log.Error("release layers", "vm_id", m.id, "error", err)
+	}
+	return nil
 }
 
 // standStill stops the VM and saves its memory and devices. The VM stays stopped.
@@ -50,7 +70,7 @@ func (n *Node) standStill(ctx context.Context, m *machine, l *live) (Manifest, e
 	f.manifest.CapturedAt = f.at
 	man, _, err := n.readMemory(ctx, f)
 	if err != nil {
-		return Manifest{}, err
+		return man, err
 	}
 	return n.syncAll(ctx, man)
 }
@@ -74,15 +94,7 @@ func (n *Node) holdStill(ctx context.Context, l *live, draft *layer.Draft, f *fr
 
 // park ends the process of a VM that is saved and turns its overlay into a
 // layer, so that the saved disk cannot change any more.
-func (n *Node) park(m *machine, l *live, man Manifest) error {
-	m.rec.Manifest = man
-	m.rec.Phase, m.rec.Switching = phasePaused, layer.NewID()
-	if err := n.layers.Replace(m.id, idsOf(man.layers())...); err != nil {
-		return err
-	}
-	if err := m.save(true); err != nil {
-		return err
-	}
+func (n *Node) park(m *machine, l *live) error {
 	m.live.Store(nil)
 	if err := n.kill(l); err != nil {
 		return err
@@ -177,6 +189,13 @@ func (n *Node) Delete(_ context.Context, id string) error {
 	n.mu.Unlock()
 	if m == nil {
 		return nil
+	}
+	// Ending the process first cuts short whatever is waiting for the guest.
+	if l := m.live.Load(); l != nil {
+		l.ordered.Store(true)
+		if err := l.process.Kill(); err != nil {
+			return fmt.Errorf("end qemu: %w", err)
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
