@@ -61,6 +61,8 @@ type Doctor interface {
 type ServeOptions struct {
 	// Listen is the TCP address of the API, Data the folder of the daemon.
 	Listen, Data string
+	// Spares is how many VMs of each base image in use are kept ready.
+	Spares int
 	// StopVMs stops the VMs with the daemon instead of leaving them running.
 	StopVMs bool
 	// JSONLog asks for a log of JSON lines.

@@ -225,10 +225,10 @@ func TestServeGetsItsOptions(t *testing.T) {
 		args []string
 		want cli.ServeOptions
 	}{
-		"defaults": {nil, cli.ServeOptions{Listen: "127.0.0.1:7878", Data: "/var/lib/pando"}},
+		"defaults": {nil, cli.ServeOptions{Listen: "127.0.0.1:7878", Data: "/var/lib/pando", Spares: 1}},
 		"all": {
-			[]string{"--listen", ":80", "--data", "/d", "--stop-vms", "--json"},
-			cli.ServeOptions{Listen: ":80", Data: "/d", StopVMs: true, JSONLog: true},
+			[]string{"--listen", ":80", "--data", "/d", "--stop-vms", "--spares", "3", "--json"},
+			cli.ServeOptions{Listen: ":80", Data: "/d", StopVMs: true, Spares: 3, JSONLog: true},
 		},
 	}
 	for name, tt := range tests {

@@ -1,9 +1,17 @@
 package cli
 
 import (
+	"fmt"
 	"net"
 
 	"github.com/spf13/cobra"
+)
+
+// One spare makes a create that comes alone quick; each costs the memory of an
+// idle VM.
+const (
+	defaultSpares = 1
+	maxSpares     = 32
 )
 
 // defaultListen is loopback: a daemon that others can reach is a decision.
@@ -32,10 +40,14 @@ them again. With --json the log is lines of JSON.`,
 	cmd.Flags().StringVar(&o.Listen, "listen", defaultListen, "the `address` of the API: host:port")
 	cmd.Flags().StringVar(&o.Data, "data", a.DataDir, "the `folder` for VMs, snapshots and the store")
 	cmd.Flags().BoolVar(&o.StopVMs, "stop-vms", false, "stop the VMs when the daemon ends")
+	cmd.Flags().IntVar(&o.Spares, "spares", defaultSpares, "how `many` VMs of each base image in use are kept ready for the next create")
 	return cmd
 }
 
 func checkServe(o ServeOptions) error {
+	if o.Spares < 0 || o.Spares > maxSpares {
+		return &usageError{message: fmt.Sprintf("--spares %d: want 0 to %d", o.Spares, maxSpares)}
+	}
 	if o.Data == "" {
 		return &usageError{message: "there is no data folder", fix: "name one: pando serve --data DIR"}
 	}

@@ -52,7 +52,7 @@ func (c *commands) serve(ctx context.Context, o cli.ServeOptions) error {
 	}
 	return Serve(ctx, Options{
 		Listen: o.Listen, Data: data, Cache: cache, APIKey: os.Getenv("PANDO_API_KEY"),
-		StopVMs: o.StopVMs, Version: c.version, Log: newLog(o.JSONLog),
+		StopVMs: o.StopVMs, Spares: o.Spares, Version: c.version, Log: newLog(o.JSONLog),
 	})
 }
 
@@ -154,7 +154,7 @@ func (c *commands) prove(ctx context.Context) (seen string, err error) {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return "", fmt.Errorf("make data folder: %w", err)
 	}
-	n, err := h.openNode(ctx, dir, newLog(false))
+	n, err := h.openNode(ctx, dir, 0, newLog(false))
 	if err != nil {
 		return "", err
 	}

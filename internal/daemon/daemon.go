@@ -32,6 +32,8 @@ type Options struct {
 	APIKey string
 	// StopVMs stops the VMs with the daemon instead of leaving them running.
 	StopVMs bool
+	// Spares is how many VMs of each base image in use are kept ready.
+	Spares  int
 	Version string
 	Log     *slog.Logger
 }
@@ -86,7 +88,7 @@ func build(ctx context.Context, o Options, key string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := h.openNode(ctx, o.Data, o.Log)
+	n, err := h.openNode(ctx, o.Data, o.Spares, o.Log)
 	if err != nil {
 		return nil, err
 	}

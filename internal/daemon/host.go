@@ -79,9 +79,9 @@ func installAgent(dir string) (string, error) {
 }
 
 // openNode opens the node of a data folder.
-func (h host) openNode(ctx context.Context, dir string, log *slog.Logger) (*node.Node, error) {
+func (h host) openNode(ctx context.Context, dir string, spares int, log *slog.Logger) (*node.Node, error) {
 	cfg := node.Config{
-		Dir: dir, Host: h.qemu, Jail: h.jail, Library: h.library, Now: time.Now, Log: log,
+		Dir: dir, Host: h.qemu, Jail: h.jail, Library: h.library, Spares: spares, Now: time.Now, Log: log,
 	}
 	if os.Geteuid() == 0 {
 		cfg.FirstUID = firstUID

@@ -46,7 +46,7 @@ func (w workshop) fresh(ctx context.Context, dir string) (*node.Node, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make work folder: %w", err)
 	}
-	n, err := w.host.openNode(ctx, dir, w.log)
+	n, err := w.host.openNode(ctx, dir, 0, w.log)
 	if err != nil {
 		return nil, err
 	}

@@ -35,21 +35,21 @@ func (n *Node) adoptAll(ctx context.Context) error {
 }
 
 // adopt takes over one VM, whatever was under way when the last daemon ended.
-func (n *Node) adopt(ctx context.Context, id string) error {
-	m := &machine{id: id, paths: vmPaths{filepath.Join(n.cfg.Dir, "vms", id)}}
+func (n *Node) adopt(ctx context.Context, home string) error {
+	m := &machine{paths: vmPaths{filepath.Join(n.cfg.Dir, "vms", home)}}
 	rec, err := readRecord(m.paths.record())
 	if errors.Is(err, os.ErrNotExist) {
 		// It was being removed, or never got as far as a process.
-		return errors.Join(os.RemoveAll(m.paths.dir), n.cfg.Jail.Remove(id))
+		return errors.Join(os.RemoveAll(m.paths.dir), n.cfg.Jail.Remove(home))
 	}
 	if err != nil {
 		return err
 	}
-	m.rec = rec
+	m.id, m.rec = rec.ID, rec
 	n.mu.Lock()
-	n.machines[id] = m
+	n.machines[m.id] = m
 	n.mu.Unlock()
-	n.layers.Hold(id, idsOf(rec.layers())...)
+	n.layers.Hold(m.id, idsOf(rec.layers())...)
 	if rec.Phase == phaseRunning && rec.Process.Alive() {
 		return n.takeOver(ctx, m)
 	}
@@ -105,7 +105,7 @@ func (n *Node) lay(ctx context.Context, m *machine) error {
 		m.rec.Phase = phaseStopped
 	case phasePaused, phaseStopped:
 	}
-	return errors.Join(n.recoverSwitch(m), m.save(true), n.cfg.Jail.Remove(m.id))
+	return errors.Join(n.recoverSwitch(m), m.save(true), n.cfg.Jail.Remove(m.home()))
 }
 
 // endLeftover ends the process that the record names, if it still runs.
@@ -133,7 +133,7 @@ func (n *Node) fallBack(m *machine) error {
 		}
 	}
 	m.rec.Phase, m.rec.Fallback = m.rec.Fallback, ""
-	return errors.Join(m.save(true), n.cfg.Jail.Remove(m.id))
+	return errors.Join(m.save(true), n.cfg.Jail.Remove(m.home()))
 }
 
 // recoverSwitch finishes a change of overlay after the process has ended. It

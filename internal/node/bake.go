@@ -191,6 +191,8 @@ func (n *Node) export(id, dir string) error {
 // Import makes the saved machine in the folder of an image known under id. Its
 // layers are linked, so the image can be removed without harm to its VMs.
 func (n *Node) Import(ctx context.Context, dir, id string) error {
+	// Images are what new VMs are made from again and again: they have spares.
+	n.allowSpares(id)
 	n.mu.Lock()
 	known := n.snapshots[id] != nil
 	n.mu.Unlock()

@@ -18,6 +18,8 @@ import (
 type machine struct {
 	id    string
 	paths vmPaths
+	// spare is set while nobody has asked for the VM yet; guarded by the node's mu.
+	spare bool
 
 	// mu orders the operations on the VM and guards rec.
 	mu  sync.Mutex
@@ -53,6 +55,10 @@ type live struct {
 	gone chan struct{}
 	exit jail.Exit
 }
+
+// home names the VM's folder and its cgroup: the id that it was started under,
+// which for a former spare is not the one that it has now.
+func (m *machine) home() string { return filepath.Base(m.paths.dir) }
 
 // makeFolder creates the VM's folder; run belongs to the VM's uid.
 func (m *machine) makeFolder() error {

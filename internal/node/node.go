@@ -42,8 +42,10 @@ type Config struct {
 	// FirstUID is the first of a range of uids, one per VM; 0 leaves VMs the
 	// daemon's own uid, which is all that an unprivileged daemon can do.
 	FirstUID int
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Spares is how many VMs of each base image in use are kept ready.
+	Spares int
+	Now    func() time.Time
+	Log    *slog.Logger
 }
 
 // Node runs the VMs of one host. It is safe for concurrent use.
@@ -64,6 +66,7 @@ type Node struct {
 	mu        sync.Mutex
 	machines  map[string]*machine
 	snapshots map[string]*saved
+	spares    spares
 }
 
 // Open opens or creates the data folder, finds the VMs that are still running
@@ -84,6 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		sightings: make(chan vm.Sighting), starts: make(chan struct{}, runtime.NumCPU()+1),
 		life: life, end: end,
 		machines: map[string]*machine{}, snapshots: map[string]*saved{},
+		spares: newSpares(life),
 	}
 	if err := errors.Join(n.loadSnapshots(), n.adoptAll(ctx)); err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -123,11 +127,12 @@ func (n *Node) damaged() string {
 
 // Close lets go of the VMs, which run on.
 func (n *Node) Close() error {
+	err := n.closeSpares()
 	n.end()
 	n.watchers.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var errs []error
+	errs := []error{err}
 	for _, m := range n.machines {
 		if l := m.live.Load(); l != nil {
 			errs = append(errs, l.hangUp())
@@ -205,7 +210,7 @@ func (n *Node) remove(m *machine) error {
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	err = errors.Join(err, os.RemoveAll(m.paths.dir), n.layers.Drop(m.id), n.cfg.Jail.Remove(m.id))
+	err = errors.Join(err, os.RemoveAll(m.paths.dir), n.layers.Drop(m.id), n.cfg.Jail.Remove(m.home()))
 	n.mu.Lock()
 	delete(n.machines, m.id)
 	n.mu.Unlock()
@@ -220,8 +225,10 @@ func (n *Node) VMs(context.Context) ([]string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	ids := make([]string, 0, len(n.machines))
-	for id := range n.machines {
-		ids = append(ids, id)
+	for id, m := range n.machines {
+		if !m.spare {
+			ids = append(ids, id)
+		}
 	}
 	return ids, nil
 }

@@ -100,7 +100,7 @@ func (n *Node) park(m *machine, l *live) error {
 		return err
 	}
 	m.rec.Process = jail.Process{}
-	return errors.Join(n.finishSwitch(m), n.cfg.Jail.Remove(m.id))
+	return errors.Join(n.finishSwitch(m), n.cfg.Jail.Remove(m.home()))
 }
 
 // syncAll brings every layer of a manifest to the disk, with its checksum.
@@ -152,7 +152,7 @@ func (n *Node) Stop(ctx context.Context, id string, grace time.Duration) error {
 		m.live.Store(nil)
 	}
 	m.rec.Phase, m.rec.Process = phaseStopped, jail.Process{}
-	return errors.Join(m.save(true), n.cfg.Jail.Remove(m.id))
+	return errors.Join(m.save(true), n.cfg.Jail.Remove(m.home()))
 }
 
 // askToPowerOff waits until the guest has shut down, or until grace is over.

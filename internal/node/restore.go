@@ -47,6 +47,10 @@ func (b birth) identityFor() (*link.Identity, error) {
 // Restore makes a VM from a saved machine and returns once its epoch is confirmed.
 func (n *Node) Restore(ctx context.Context, o vm.Restore) (vm.Running, error) {
 	b := birth{id: o.VMID, generation: o.Generation, hostname: o.Hostname, identity: o.Identity}
+	defer n.refill(o.SnapshotID)
+	if s := n.takeSpare(o.SnapshotID, b.id); s != nil {
+		return n.employ(ctx, s, b)
+	}
 	m, err := n.add(b.id)
 	if err != nil {
 		return vm.Running{}, err
@@ -75,15 +79,20 @@ func (n *Node) bear(ctx context.Context, m *machine, b birth, man Manifest, ram 
 }
 
 func (n *Node) tryBear(ctx context.Context, m *machine, b birth, man Manifest, ram memoryPromise) (vm.Running, error) {
-	identity, err := b.identityFor()
+	identity, err := n.conceive(ctx, m, b, man)
 	if err != nil {
 		return vm.Running{}, err
 	}
+	return n.wake(ctx, m, identity, ram)
+}
+
+// conceive gives a new VM its record, its overlay and its identity.
+func (n *Node) conceive(ctx context.Context, m *machine, b birth, man Manifest) (*link.Identity, error) {
 	m.rec.Manifest, m.rec.Generation, m.rec.Top = man, b.generation, 1
 	if err := n.freshOverlay(ctx, m); err != nil {
-		return vm.Running{}, err
+		return nil, err
 	}
-	return n.wake(ctx, m, identity, ram)
+	return b.identityFor()
 }
 
 // top returns the id of the uppermost layer of a chain.
@@ -101,20 +110,29 @@ func (n *Node) freshOverlay(ctx context.Context, m *machine) error {
 // wake restores a saved machine into a new process and hands it out after the
 // epoch. On error the process is gone and the record is as it was on disk.
 func (n *Node) wake(ctx context.Context, m *machine, identity *link.Identity, ram memoryPromise) (vm.Running, error) {
-	leave, err := n.enter(ctx)
+	r, l, err := n.rouse(ctx, m, identity, ram)
 	if err != nil {
 		return vm.Running{}, err
+	}
+	return r, n.handOut(m, l)
+}
+
+// rouse is wake without the handing out.
+func (n *Node) rouse(ctx context.Context, m *machine, identity *link.Identity, ram memoryPromise) (vm.Running, *live, error) {
+	leave, err := n.enter(ctx)
+	if err != nil {
+		return vm.Running{}, nil, err
 	}
 	defer leave()
 	l, err := n.spawn(ctx, m, true)
 	if err != nil {
-		return vm.Running{}, err
+		return vm.Running{}, nil, err
 	}
 	r, err := n.load(ctx, m, l, identity, ram)
 	if err != nil {
-		return vm.Running{}, errors.Join(err, n.kill(l))
+		return vm.Running{}, nil, errors.Join(err, n.kill(l))
 	}
-	return r, n.handOut(m, l)
+	return r, l, nil
 }
 
 // load fills a waiting QEMU with a saved machine, lets it go and shakes hands.

@@ -120,7 +120,7 @@ func (m *machine) clearRun() error {
 func (n *Node) qemuMachine(m *machine, incoming bool) qemu.Machine {
 	r := &m.rec
 	return qemu.Machine{
-		ID: m.id, Dir: m.paths.run(), CPUs: r.Machine.CPUs, MemoryMiB: r.Machine.MemoryMiB,
+		ID: m.home(), Dir: m.paths.run(), CPUs: r.Machine.CPUs, MemoryMiB: r.Machine.MemoryMiB,
 		Accel: n.cfg.Host.Accel, CPUModel: r.Machine.CPUModel, Type: r.Machine.Type,
 		Kernel: n.layers.Path(r.Machine.Kernel.ID), Initrd: n.layers.Path(r.Machine.Initrd.ID),
 		Append: r.Machine.Append, Firmware: n.cfg.Host.Firmware, Disk: m.paths.overlay(r.Top),
@@ -139,7 +139,7 @@ func (n *Node) jailSpec(m *machine, q qemu.Machine) jail.Spec {
 	ram := int64(q.MemoryMiB) << 20
 	return jail.Spec{
 		Argv: append([]string{n.cfg.Host.Binary}, q.Args()...), Env: q.Env(),
-		UID: m.rec.UID, GID: m.rec.UID, Mounts: n.mounts(m), Devices: q.Devices(), Dir: m.paths.run(), Cgroup: m.id,
+		UID: m.rec.UID, GID: m.rec.UID, Mounts: n.mounts(m), Devices: q.Devices(), Dir: m.paths.run(), Cgroup: m.home(),
 		Limits: jail.Limits{
 			// While a capture is read, the pages that the source rewrites exist twice.
 			MemoryBytes: 2*ram + overheadBytes, CPUs: q.CPUs, Processes: processes,

@@ -9,7 +9,7 @@ import (
 // ChainLength is the number of immutable files under a VM's disk.
 func (l *Lab) ChainLength(vm string) int {
 	l.tb.Helper()
-	data, err := os.ReadFile(filepath.Join(l.Data, "vms", vm, "record.json"))
+	data, err := os.ReadFile(filepath.Join(l.Home(vm), "record.json"))
 	if err != nil {
 		l.tb.Fatal(err)
 	}

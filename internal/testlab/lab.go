@@ -135,7 +135,8 @@ func DataFolder(tb testing.TB) string {
 // Start starts the daemon and returns when it serves.
 func (l *Lab) Start() {
 	l.tb.Helper()
-	args := append([]string{"serve", "--listen", l.listen, "--data", l.Data}, l.args...)
+	// Without spares, so that what is left after a test is the test's doing.
+	args := append([]string{"serve", "--listen", l.listen, "--data", l.Data, "--spares", "0"}, l.args...)
 	l.daemon = exec.Command(l.binary, args...)
 	l.daemon.Env = append(os.Environ(), "PANDO_API_KEY="+l.Key)
 	out, err := l.daemon.StderrPipe()
@@ -299,7 +300,7 @@ func (l *Lab) Processes() []int {
 // QEMU returns the pid of a VM's QEMU.
 func (l *Lab) QEMU(vm string) int {
 	l.tb.Helper()
-	pids := processesOf(filepath.Join(l.Data, "vms", vm) + "/")
+	pids := processesOf(l.Home(vm) + "/")
 	if len(pids) != 1 {
 		l.tb.Fatalf("vm %s has processes %v, want one", vm, pids)
 	}

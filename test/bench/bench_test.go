@@ -19,7 +19,12 @@ import (
 // lab starts a daemon and makes sure that the image has been brought to it.
 func lab(b *testing.B) *testlab.Lab {
 	b.Helper()
-	l := testlab.New(b)
+	return labWith(b)
+}
+
+func labWith(b *testing.B, args ...string) *testlab.Lab {
+	b.Helper()
+	l := testlab.New(b, args...)
 	v := l.Create(testlab.Debian)
 	l.Run(v.ID, "true")
 	remove(b, l, v.ID)
@@ -49,9 +54,28 @@ func own(l *testlab.Lab, id string, megabytes int) {
 	l.Run(id, fmt.Sprintf("head -c %dM /dev/urandom > /dev/shm/ballast", megabytes))
 }
 
+// Creates that come one by one, a few seconds apart, find a spare.
 func BenchmarkCreateToFirstExec(b *testing.B) {
-	l := lab(b)
+	l := labWith(b, "--spares", "1")
 	s := newSeries(b, "create-to-first-exec", "ms")
+	for b.Loop() {
+		time.Sleep(spareTime)
+		start := time.Now()
+		v := l.Create(testlab.Debian)
+		firstCommand(b, l, v.ID)
+		s.add(time.Since(start))
+		remove(b, l, v.ID)
+	}
+	s.report()
+}
+
+// spareTime is long enough for the next spare to be ready.
+const spareTime = 6 * time.Second
+
+// Creates for which no spare is ready, as when many come at once.
+func BenchmarkCreateWithoutSpare(b *testing.B) {
+	l := lab(b)
+	s := newSeries(b, "create-without-spare", "ms")
 	for b.Loop() {
 		start := time.Now()
 		v := l.Create(testlab.Debian)
