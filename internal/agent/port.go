@@ -115,16 +115,26 @@ type devicePort struct {
 	connected bool
 }
 
+// hangupSettle is how long the device must say that there is no host until it
+// is believed. When one host leaves and the next comes at once, bytes of the
+// next may arrive before the guest has heard of either: the end of file that it
+// reads then is the first host's, and must not end the session of the second.
+const hangupSettle = 250 * time.Millisecond
+
 // Read implements Port.
 func (p *devicePort) Read(b []byte) (int, error) {
 	pause := hostPollMin
+	var since time.Time
 	for {
 		n, err := p.File.Read(b)
 		if n > 0 || !errors.Is(err, io.EOF) {
 			p.connected = true
 			return n, err
 		}
-		if p.connected {
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if p.connected && time.Since(since) >= hangupSettle {
 			p.connected = false
 			return 0, io.EOF
 		}

@@ -36,13 +36,20 @@ func (n *Node) handshake(ctx context.Context, m *machine, l *live, identity *lin
 		_ = old.Close() // the epoch that ends with it is over either way
 	}
 	tokens := m.tokens()
+	if len(tokens) == 1 {
+		return n.openEpoch(ctx, m, l, identity, tokens[0], patience)
+	}
+	// One after the other, with more patience each time: a guest may be slow, or
+	// may not know the token.
 	var errs []error
-	for i, token := range tokens {
-		r, err := n.openEpoch(ctx, m, l, identity, token, patience/time.Duration(len(tokens)-i))
-		if err == nil {
-			return r, nil
+	for share := time.Duration(16); share >= 2; share /= 2 {
+		for _, token := range tokens {
+			r, err := n.openEpoch(ctx, m, l, identity, token, patience/(2*share))
+			if err == nil {
+				return r, nil
+			}
+			errs = append(errs, err)
 		}
-		errs = append(errs, err)
 	}
 	return vm.Running{}, errors.Join(errs...)
 }
