@@ -16,23 +16,24 @@ func TestDebian(t *testing.T) {
 	if v.Image == nil || *v.Image != testlab.Debian || v.Resources != (api.Resources{CPU: 2, Memory: 2048, Storage: 16384}) {
 		t.Errorf("the default vm is %+v", v)
 	}
-	for command, want := range map[string]string{
-		"cat /proc/1/comm":            "systemd",
-		"systemctl is-system-running": "running",
-		"id -un 1000":                 "agent",
-		"su agent -c 'sudo -n id -u'": "0",
-		"su agent -c 'echo $HOME'":    "/home/agent",
-		"nproc":                       "2",
-		"grep -c bookworm /etc/os-release | sed s/[0-9]*/yes/": "yes",
-		"node -p 1+1":                                                           "2",
-		"python3 -c 'print(1+1)'":                                               "2",
-		"git --version | cut -d' ' -f1":                                         "git",
-		"curl --version | head -n1 | cut -d' ' -f1":                             "curl",
-		"test -s /etc/ssl/certs/ca-certificates.crt && echo yes":                "yes",
-		"findmnt -no FSTYPE /":                                                  "ext4",
-		"awk '/MemTotal/ {print ($2 > 1900000 && $2 < 2097153)}' /proc/meminfo": "1",
-		"df -BM --output=size / | tail -n1 | awk '{print ($1+0 > 15000)}'":      "1",
+	for _, c := range [][2]string{
+		{"cat /proc/1/comm", "systemd"},
+		{"systemctl is-system-running", "running"},
+		{"id -un 1000", "agent"},
+		{"su agent -c 'sudo -n id -u'", "0"},
+		{"su agent -c 'echo $HOME'", "/home/agent"},
+		{"nproc", "2"},
+		{"grep -c bookworm /etc/os-release | sed s/[0-9]*/yes/", "yes"},
+		{"node -p 1+1", "2"},
+		{"python3 -c 'print(1+1)'", "2"},
+		{"git --version | cut -d' ' -f1", "git"},
+		{"curl --version | head -n1 | cut -d' ' -f1", "curl"},
+		{"test -s /etc/ssl/certs/ca-certificates.crt && echo yes", "yes"},
+		{"findmnt -no FSTYPE /", "ext4"},
+		{"awk '/MemTotal/ {print ($2 > 1900000 && $2 < 2097153)}' /proc/meminfo", "1"},
+		{"df -BM --output=size / | tail -n1 | awk '{print ($1+0 > 15000)}'", "1"},
 	} {
+		command, want := c[0], c[1]
 		if got := strings.TrimSpace(l.Run(v.ID, command)); got != want {
 			t.Errorf("%s prints %q, want %q", command, got, want)
 		}
