@@ -139,15 +139,18 @@ func (p *devicePort) Read(b []byte) (int, error) {
 			return 0, io.EOF
 		}
 		if err := p.awaitEdge(pause); err != nil {
-			return 0, err
+			return 0, fmt.Errorf("wait for a host: %w", err)
 		}
 		pause = min(2*pause, hostPollMax)
 	}
 }
 
+// awaitEdge returns after d, or when the device wakes its waiters. It fails with
+// os.ErrClosed only: the deadline and the raw read have no other failure on a
+// file that can be polled, and their own error for it has no exported name.
 func (p *devicePort) awaitEdge(d time.Duration) error {
 	if err := p.SetReadDeadline(time.Now().Add(d)); err != nil {
-		return err
+		return errors.Join(os.ErrClosed, err)
 	}
 	looked := false
 	err := p.raw.Read(func(uintptr) bool {
@@ -156,7 +159,10 @@ func (p *devicePort) awaitEdge(d time.Duration) error {
 		return again
 	})
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		return err
+		return errors.Join(os.ErrClosed, err)
 	}
-	return p.SetReadDeadline(time.Time{})
+	if err := p.SetReadDeadline(time.Time{}); err != nil {
+		return errors.Join(os.ErrClosed, err)
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,14 +59,7 @@ func TestDevicePort(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := newDevicePort(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := fifoPort(t, path)
 	defer p.Close()
 	buf := make([]byte, 16)
 	for range 5 {
@@ -96,16 +90,44 @@ func TestDevicePort(t *testing.T) {
 			t.Fatalf("after the hang-up: %d, %v", n, err)
 		}
 	}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := p.Read(buf)
-		ended <- err
-	}()
-	if err := p.Close(); err != nil {
+}
+
+// fifoPort returns a port on the reading end of the FIFO.
+func fifoPort(t *testing.T, path string) *devicePort {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; !errors.Is(err, os.ErrClosed) {
-		t.Errorf("read of a closed port: %v", err)
+	p, err := newDevicePort(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestClosedDevicePort closes a port at many moments of a read: before it,
+// while it looks, while it waits.
+func TestClosedDevicePort(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "port")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		p := fifoPort(t, path)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := p.Read(make([]byte, 16))
+			ended <- err
+		}()
+		time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; !errors.Is(err, os.ErrClosed) {
+			t.Fatalf("read of a port closed after %d × 100 µs: %v", i, err)
+		}
 	}
 }
 
