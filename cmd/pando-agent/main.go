@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pandovm/pando/internal/agent"
+	"github.com/pandovm/pando/internal/agent/process"
+	"github.com/pandovm/pando/internal/agent/setup"
 	"github.com/pandovm/pando/internal/link"
 )
 
@@ -48,20 +50,21 @@ func run(ctx context.Context, log *slog.Logger) error {
 	}
 	log.Info("agent listens", "version", version)
 	return agent.New(agent.Config{
-		Port: port, System: &agent.Machine{}, Spawner: spawner, Log: log, Version: version,
+		Port: port, System: &agent.Machine{}, Log: log, Version: version,
+		Handlers: setup.Handlers(setup.Parts{Spawner: spawner}),
 	}).Serve(ctx)
 }
 
 // newSpawner returns a spawner that protects the agent from the OOM killer. With
 // an error it returns one that does not.
-func newSpawner() (*agent.Spawner, error) {
+func newSpawner() (*process.Spawner, error) {
 	score, err := os.OpenFile("/proc/self/oom_score_adj", os.O_WRONLY, 0)
 	if err != nil {
 		score = nil
 	}
-	s, protectErr := agent.NewSpawner(score)
+	s, protectErr := process.NewSpawner(score)
 	if protectErr != nil {
-		s, _ = agent.NewSpawner(nil)
+		s, _ = process.NewSpawner(nil)
 	}
 	return s, errors.Join(err, protectErr)
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pandovm/pando/internal/agent/sysfile"
 	"github.com/pandovm/pando/internal/link"
 )
 
@@ -43,13 +44,13 @@ func setHostname(name string) error {
 }
 
 func (m *Machine) writeHostname(name string) error {
-	hosts, err := readFile(m.path("etc/hosts"))
+	hosts, err := sysfile.Read(m.path("etc/hosts"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return errors.Join(
-		replaceFile(m.path("etc/hostname"), name+"\n", 0o644),
-		replaceFile(m.path("etc/hosts"), renameInHosts(hosts, name), 0o644),
+		sysfile.Replace(m.path("etc/hostname"), name+"\n", 0o644),
+		sysfile.Replace(m.path("etc/hosts"), renameInHosts(hosts, name), 0o644),
 	)
 }
 
@@ -74,9 +75,9 @@ func renameInHosts(hosts []byte, name string) string {
 
 // writeMachineID sets the id in both places that programs read it from.
 func (m *Machine) writeMachineID(id string) error {
-	errs := []error{replaceFile(m.path("etc/machine-id"), id+"\n", 0o444)}
-	if dbus := m.path("var/lib/dbus/machine-id"); isRegular(dbus) {
-		errs = append(errs, replaceFile(dbus, id+"\n", 0o644))
+	errs := []error{sysfile.Replace(m.path("etc/machine-id"), id+"\n", 0o444)}
+	if dbus := m.path("var/lib/dbus/machine-id"); sysfile.IsRegular(dbus) {
+		errs = append(errs, sysfile.Replace(dbus, id+"\n", 0o644))
 	}
 	return errors.Join(errs...)
 }
@@ -90,12 +91,12 @@ func (m *Machine) setBootID(id string) error {
 		return fmt.Errorf("set boot id: %w", err)
 	}
 	file, target := dir+"/boot_id", m.path("proc/sys/kernel/random/boot_id")
-	fd, err := open(file, syscall.O_WRONLY|syscall.O_CREAT, 0o444)
+	fd, err := sysfile.Open(file, syscall.O_WRONLY|syscall.O_CREAT, 0o444)
 	if err != nil {
 		return fmt.Errorf("set boot id: %w", err)
 	}
-	err = errors.Join(writeAll(fd, id+"\n"), syscall.Fchmod(fd, 0o444), syscall.Close(fd))
-	if err == nil && !sameFile(file, target) {
+	err = errors.Join(sysfile.WriteAll(fd, id+"\n"), syscall.Fchmod(fd, 0o444), syscall.Close(fd))
+	if err == nil && !sysfile.Same(file, target) {
 		err = unix.Mount(file, target, "", unix.MS_BIND, "")
 	}
 	if err != nil {
@@ -108,7 +109,7 @@ func (m *Machine) setBootID(id string) error {
 // would stay the same in all copies. A machine without SSH gets none.
 func (m *Machine) writeHostKeys(keys []link.HostKey) error {
 	dir := m.path("etc/ssh")
-	if !isDir(dir) {
+	if !sysfile.IsDir(dir) {
 		return nil
 	}
 	old := []string{"rsa", "dsa", "ecdsa", "ed25519"}
@@ -118,7 +119,7 @@ func (m *Machine) writeHostKeys(keys []link.HostKey) error {
 			return fmt.Errorf("host key type %q", k.Type)
 		}
 		path := dir + "/ssh_host_" + k.Type + "_key"
-		errs = append(errs, replaceFile(path, k.Private, 0o600), replaceFile(path+".pub", k.Public, 0o644))
+		errs = append(errs, sysfile.Replace(path, k.Private, 0o600), sysfile.Replace(path+".pub", k.Public, 0o644))
 		old = without(old, k.Type)
 	}
 	for _, kind := range old {
@@ -148,7 +149,7 @@ func remove(path string) error {
 
 // reloadSSH has a running sshd read its keys again: it holds them in memory.
 func (m *Machine) reloadSSH() {
-	text, err := readFile(m.path("run/sshd.pid"))
+	text, err := sysfile.Read(m.path("run/sshd.pid"))
 	if err != nil {
 		return
 	}
@@ -156,7 +157,7 @@ func (m *Machine) reloadSSH() {
 	if err != nil || pid <= 1 {
 		return
 	}
-	comm, err := readFile(m.path("proc/" + strconv.Itoa(pid) + "/comm"))
+	comm, err := sysfile.Read(m.path("proc/" + strconv.Itoa(pid) + "/comm"))
 	if err == nil && string(comm) == "sshd\n" {
 		_ = syscall.Kill(pid, syscall.SIGHUP)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/pandovm/pando/internal/agent/sysfile"
 	"github.com/pandovm/pando/internal/link"
 )
 
@@ -167,13 +168,13 @@ func TestReloadSSH(t *testing.T) {
 func TestReplaceFileLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	root := tree(t, map[string]string{"dir/file": "old", "dir/folder": "/"})
-	if err := replaceFile(root+"/dir/file", "new", 0o640); err != nil {
+	if err := sysfile.Replace(root+"/dir/file", "new", 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if err := replaceFile(root+"/dir/folder", "x", 0o640); err == nil {
+	if err := sysfile.Replace(root+"/dir/folder", "x", 0o640); err == nil {
 		t.Error("a folder was replaced")
 	}
-	if err := replaceFile(root+"/absent/file", "x", 0o640); err == nil {
+	if err := sysfile.Replace(root+"/absent/file", "x", 0o640); err == nil {
 		t.Error("a file in no folder was written")
 	}
 	if diff := cmp.Diff(map[string]string{"file": "640 new"}, listing(t, root+"/dir")); diff != "" {

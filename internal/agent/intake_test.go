@@ -23,7 +23,7 @@ func FuzzIntake(f *testing.F) {
 	f.Add([]byte(http2.Preface), uint16(3))
 	f.Fuzz(func(t *testing.T, stream []byte, size uint16) {
 		r := &rehearsal{ended: make(chan struct{})}
-		s := New(Config{Port: r, System: r, Log: slog.New(slog.DiscardHandler), Etc: "/nonexistent"})
+		s := New(Config{Port: r, System: r, Log: slog.New(slog.DiscardHandler)})
 		s.handle = func(*http2.Stream) {}
 		for p := stream; len(p) > 0; {
 			n := min(len(p), int(size)+1)

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pandovm/pando/internal/agent/sysfile"
 )
 
 // settleWait is how long Settled waits at most.
@@ -43,7 +45,7 @@ func (m *Machine) Reseed(entropy []byte) error {
 	if len(entropy) < 32 {
 		return fmt.Errorf("reseed: %d bytes of entropy, want 32 or more", len(entropy))
 	}
-	fd, err := open("/dev/urandom", unix.O_WRONLY, 0)
+	fd, err := sysfile.Open("/dev/urandom", unix.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("reseed: %w", err)
 	}
@@ -144,7 +146,7 @@ func (m *Machine) Poweroff(ctx context.Context) error {
 }
 
 func (m *Machine) hasSystemd() bool {
-	return isDir(m.path("run/systemd/system"))
+	return sysfile.IsDir(m.path("run/systemd/system"))
 }
 
 func (m *Machine) path(name string) string { return m.Root + "/" + name }

@@ -27,8 +27,7 @@ func (s *Server) rehearse(ctx context.Context) {
 	}
 	r := &rehearsal{script: script, ended: make(chan struct{})}
 	double := New(Config{
-		Port: r, System: r, Spawner: s.spawner, Log: slog.New(slog.DiscardHandler),
-		Version: s.version, Etc: s.accounts.dir,
+		Port: r, System: r, Log: slog.New(slog.DiscardHandler), Version: s.version, Handlers: s.handlers,
 	})
 	_ = double.serve(ctx) // ends with the error by which Read says that the play is over
 }

@@ -27,36 +27,30 @@ type Port interface {
 
 // Config is what a Server is made of.
 type Config struct {
-	Port    Port
-	System  System
-	Spawner *Spawner
-	Log     *slog.Logger
+	Port   Port
+	System System
+	Log    *slog.Logger
 	// Version is reported in confirmations.
 	Version string
-	// Etc is the folder of passwd and group; empty means /etc.
-	Etc string
+	// Handlers answer the requests that are not about the machine itself, by path.
+	Handlers map[string]http2.Handler
 }
 
 // Server serves the guest link on one port.
 type Server struct {
 	port     Port
 	system   System
-	spawner  *Spawner
 	log      *slog.Logger
 	version  string
-	accounts accounts
 	intake   intake
+	handlers map[string]http2.Handler
 	handle   http2.Handler
 	session  *session
 }
 
 // New returns a server. It does nothing until Serve.
 func New(c Config) *Server {
-	s := &Server{port: c.Port, system: c.System, spawner: c.Spawner, log: c.Log, version: c.Version}
-	s.accounts.dir = c.Etc
-	if c.Etc == "" {
-		s.accounts.dir = "/etc"
-	}
+	s := &Server{port: c.Port, system: c.System, log: c.Log, version: c.Version, handlers: c.Handlers}
 	s.intake.to = s
 	s.intake.hangup()
 	return s
@@ -138,8 +132,6 @@ func (s *Server) apply(e link.Epoch, arrived time.Time) link.Confirmation {
 // answer handles one request.
 func (s *Server) answer(ctx context.Context, st *http2.Stream) {
 	switch st.Path() {
-	case link.PathExec:
-		s.exec(st)
 	case link.PathPing:
 		s.reply(st, link.Reply{})
 	case link.PathClock:
@@ -155,6 +147,10 @@ func (s *Server) answer(ctx context.Context, st *http2.Stream) {
 			s.log.Error("power off", "error", err)
 		}
 	default:
+		if h, ok := s.handlers[st.Path()]; ok {
+			h(st)
+			return
+		}
 		s.reply(st, link.Reply{Error: "unknown request"})
 	}
 }

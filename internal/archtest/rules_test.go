@@ -53,6 +53,15 @@ func TestImports(t *testing.T) {
 			of: []string{"internal/vm"}, only: []string{"api", "internal/fault", "internal/snapshot", "internal/vm"},
 			because: "the domain knows no driver and no transport",
 		},
+		"what runs in a vm": {
+			of:      []string{"internal/command", "internal/file", "internal/terminal"},
+			only:    []string{"api", "internal/fault", "internal/vm", "internal/snapshot"},
+			because: "the domain knows no driver and no transport",
+		},
+		"network and operation": {
+			of: []string{"internal/network", "internal/operation"}, only: []string{"api", "internal/fault"},
+			because: "the domain knows no driver and no transport",
+		},
 		"image": {
 			of: []string{"internal/image"}, never: slices.Concat(drivers(), transports(), wiring()),
 			because: "the domain knows no driver and no transport",

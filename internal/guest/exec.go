@@ -69,7 +69,7 @@ func (l *Link) Exec(ctx context.Context, o ExecOrder) (ExecResult, error) {
 	if err != nil {
 		return ExecResult{}, err
 	}
-	e := exchange{limit: o.MaxOutput}
+	e := execAnswer{limit: o.MaxOutput}
 	err = l.roundTrip(ctx, link.PathExec, body, e.read)
 	if errors.Is(err, errNoOutcome) {
 		err = l.lost(context.WithoutCancel(ctx), "exec", err)
@@ -106,14 +106,14 @@ func encodeOrder(o ExecOrder) ([]byte, error) {
 	return link.AppendFrame(body, link.FrameStdinEnd, nil), nil
 }
 
-// exchange collects the answer to an order.
-type exchange struct {
+// execAnswer collects the answer to an order.
+type execAnswer struct {
 	limit   int
 	result  ExecResult
 	refusal *link.Refusal
 }
 
-func (e *exchange) read(frames *link.FrameReader) error {
+func (e *execAnswer) read(frames *link.FrameReader) error {
 	for {
 		t, payload, err := frames.Next()
 		if err != nil {
@@ -137,14 +137,14 @@ func (e *exchange) read(frames *link.FrameReader) error {
 	}
 }
 
-func (e *exchange) grow(out, payload []byte) ([]byte, error) {
+func (e *execAnswer) grow(out, payload []byte) ([]byte, error) {
 	if len(out)+len(payload) > e.limit {
 		return nil, fmt.Errorf("more than the %d bytes of output asked for: %w", e.limit, link.ErrFrame)
 	}
 	return append(out, payload...), nil
 }
 
-func (e *exchange) exit(payload []byte) error {
+func (e *execAnswer) exit(payload []byte) error {
 	var x link.Exit
 	if err := x.UnmarshalBinary(payload); err != nil {
 		return err

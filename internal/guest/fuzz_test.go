@@ -53,7 +53,7 @@ func FuzzExchange(f *testing.F) {
 	f.Add(link.AppendFrame(nil, link.FrameRefused, nil))
 	f.Add([]byte{17, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		e := exchange{limit: 8}
+		e := execAnswer{limit: 8}
 		err := e.read(link.NewFrameReader(io.MultiReader(bytes.NewReader(stream))))
 		r := e.result
 		if len(r.Stdout) > e.limit || len(r.Stderr) > e.limit {

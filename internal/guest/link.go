@@ -141,31 +141,75 @@ func (l *Link) request(ctx context.Context, path string, body []byte) (link.Repl
 
 // roundTrip sends body and has read take the response.
 func (l *Link) roundTrip(ctx context.Context, path string, body []byte, read func(*link.FrameReader) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://vm"+path, bytes.NewReader(body))
+	e, err := l.open(ctx, path, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("guest %s: %w", path[1:], err)
+		return err
+	}
+	defer e.Close()
+	if err := read(link.NewFrameReader(e.body)); err != nil {
+		return e.broken(err)
+	}
+	return nil
+}
+
+// exchange is a request under way: what the agent says can be read while the
+// rest of the request's body is still being sent.
+type exchange struct {
+	l      *Link
+	what   string
+	ctx    context.Context //nolint:containedctx // it lives as long as the exchange
+	cancel context.CancelFunc
+	body   io.ReadCloser
+	stop   func()
+}
+
+// open sends a request whose body is read from body as the agent takes it, and
+// returns once the agent answers. The exchange ends with ctx, with the link, or
+// when the guest no longer answers pings. The caller closes it.
+func (l *Link) open(ctx context.Context, path string, body io.Reader) (*exchange, error) {
+	e := &exchange{l: l, what: path[1:], stop: func() {}}
+	e.ctx, e.cancel = context.WithCancel(ctx)
+	req, err := http.NewRequestWithContext(e.ctx, http.MethodPost, "http://vm"+path, body)
+	if err != nil {
+		e.cancel()
+		return nil, fmt.Errorf("guest %s: %w", e.what, err)
 	}
 	req.Header["User-Agent"] = nil // what the agent does not read it need not decode
 	if path != link.PathPing {
-		defer l.watch(ctx)()
+		e.stop = l.watch(e.ctx)
 	}
 	resp, err := l.client.RoundTrip(req)
 	if err != nil {
-		return l.lost(ctx, path[1:], err)
+		err = l.lost(ctx, e.what, err)
+		e.end()
+		return nil, err
 	}
-	defer func() { _ = resp.Body.Close() }()
+	e.body = resp.Body
 	if resp.StatusCode != http.StatusOK {
-		return l.lost(ctx, path[1:], fmt.Errorf("status %d", resp.StatusCode))
+		err = l.lost(ctx, e.what, fmt.Errorf("status %d", resp.StatusCode))
+		e.Close()
+		return nil, err
 	}
-	if err := read(link.NewFrameReader(resp.Body)); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return l.lost(ctx, path[1:], err)
+	return e, nil
+}
+
+func (e *exchange) end() {
+	e.stop()
+	e.cancel()
+}
+
+// Close ends the exchange; the agent sees it reset if it was not over.
+func (e *exchange) Close() {
+	e.end()
+	_ = e.body.Close() // it is not read any more
+}
+
+// broken makes the error of an answer that could not be read to its end.
+func (e *exchange) broken(err error) error {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
 	}
-	return nil
+	return e.l.lost(e.ctx, e.what, err)
 }
 
 // lost makes the error of a request that got no proper answer.

@@ -19,10 +19,11 @@ type none struct{}
 
 // call is one decoded request.
 type call[Req any] struct {
-	// ref is the id or slug in the path, decoded.
-	ref   string
-	query query
-	body  Req
+	// ref is the id or slug in the path, decoded, and sub what the segment
+	// {sub} of the path holds, if the route has one.
+	ref, sub string
+	query    query
+	body     Req
 }
 
 // handle makes a route of a use case: it decodes what op says the route takes,
@@ -34,7 +35,7 @@ func handle[Req, Resp any](op Operation, f func(context.Context, call[Req]) (Res
 		op.MaxBody = MaxBodyBytes
 	}
 	return route{op, func(w http.ResponseWriter, r *http.Request) error {
-		in := call[Req]{ref: r.PathValue("id")}
+		in := call[Req]{ref: r.PathValue("id"), sub: r.PathValue("sub")}
 		var err error
 		if in.query, err = parseQuery(r.URL.RawQuery, op.Query); err != nil {
 			return err
@@ -53,6 +54,20 @@ func handle[Req, Resp any](op Operation, f func(context.Context, call[Req]) (Res
 			return nil
 		}
 		return writeJSON(w, op.Status, out)
+	}}
+}
+
+// handleRaw makes a route whose handler reads the request's body and writes the
+// answer itself, in streams. The handler returns an error only while it has
+// written nothing.
+func handleRaw(op Operation, f func(w http.ResponseWriter, r *http.Request, in call[none]) error) route {
+	return route{op, func(w http.ResponseWriter, r *http.Request) error {
+		in := call[none]{ref: r.PathValue("id"), sub: r.PathValue("sub")}
+		var err error
+		if in.query, err = parseQuery(r.URL.RawQuery, op.Query); err != nil {
+			return err
+		}
+		return f(w, r, in)
 	}}
 }
 

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/pandovm/pando/internal/agent"
+	"github.com/pandovm/pando/internal/agent/process"
+	"github.com/pandovm/pando/internal/agent/setup"
 	"github.com/pandovm/pando/internal/link"
 )
 
@@ -34,7 +36,7 @@ type Guest struct {
 func (g *Guest) Stop() { g.stop() }
 
 // Option changes a guest before it starts.
-type Option func(*agent.Config)
+type Option func(*setup.Parts)
 
 // WithAccounts gives the guest its own passwd and group files.
 func WithAccounts(t testing.TB, passwd, group string) Option {
@@ -45,7 +47,7 @@ func WithAccounts(t testing.TB, passwd, group string) Option {
 			t.Fatal(err)
 		}
 	}
-	return func(c *agent.Config) { c.Etc = dir }
+	return func(p *setup.Parts) { p.Accounts.Dir = dir }
 }
 
 // Start starts an agent. It is stopped when the test ends.
@@ -61,16 +63,17 @@ func Start(t testing.TB, options ...Option) *Guest {
 	if g.Port, err = Listen(g.Socket); err != nil {
 		t.Fatal(err)
 	}
-	spawner, err := agent.NewSpawner(nil)
+	spawner, err := process.NewSpawner(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := agent.Config{
-		Port: g.Port, System: g.System, Spawner: spawner,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: link.Version,
-	}
+	parts := setup.Parts{Spawner: spawner}
 	for _, o := range options {
-		o(&c)
+		o(&parts)
+	}
+	c := agent.Config{
+		Port: g.Port, System: g.System, Version: link.Version, Handlers: setup.Handlers(parts),
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var served sync.WaitGroup

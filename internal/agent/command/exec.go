@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/pandovm/pando/internal/agent/http2"
+	"github.com/pandovm/pando/internal/agent/process"
 	"github.com/pandovm/pando/internal/link"
 )
 
@@ -17,11 +18,16 @@ const (
 	maxStdin = 16 << 20
 	// maxArgument is the kernel's bound on one argument, with its NUL.
 	maxArgument = 128 << 10
-	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// exec serves one PathExec request.
-func (s *Server) exec(st *http2.Stream) {
+// Service runs commands. It is safe for concurrent use.
+type Service struct {
+	Spawner  *process.Spawner
+	Accounts process.Accounts
+}
+
+// Exec serves one PathExec request.
+func (s *Service) Exec(st *http2.Stream) {
 	o, stdin, err := readOrder(st)
 	if err != nil {
 		s.refuse(st, link.CauseFailed, err)
@@ -43,7 +49,7 @@ func (s *Server) exec(st *http2.Stream) {
 	_, _ = st.Write(link.AppendFrame(nil, link.FrameExit, body))
 }
 
-func (s *Server) refuse(w io.Writer, cause link.Cause, err error) {
+func (s *Service) refuse(w io.Writer, cause link.Cause, err error) {
 	text := err.Error()
 	body, _ := link.Refusal{Cause: cause, Text: text[:min(len(text), 1024)]}.MarshalBinary()
 	_, _ = w.Write(link.AppendFrame(nil, link.FrameRefused, body))
@@ -76,7 +82,7 @@ func readOrder(r io.Reader) (o link.Order, stdin []byte, err error) {
 }
 
 // prepare turns an order into a command without descriptors.
-func (s *Server) prepare(o *link.Order) (*command, link.Cause, error) {
+func (s *Service) prepare(o *link.Order) (*process.Command, link.Cause, error) {
 	if len(o.Command) >= maxArgument {
 		return nil, link.CauseCommand, fmt.Errorf("command has %d bytes, the kernel takes %d", len(o.Command), maxArgument-1)
 	}
@@ -88,49 +94,14 @@ func (s *Server) prepare(o *link.Order) (*command, link.Cause, error) {
 			return nil, link.CauseEnv, fmt.Errorf("environment entry %.40q", e)
 		}
 	}
-	a, err := s.accounts.find(o.User)
-	if errors.Is(err, errNoAccount) {
+	a, err := s.Accounts.Find(o.User)
+	if errors.Is(err, process.ErrNoAccount) {
 		return nil, link.CauseUser, err
 	}
 	if err != nil {
 		return nil, link.CauseFailed, err
 	}
-	return shellCommand(a, o), link.CauseFailed, nil
-}
-
-func shellCommand(a account, o *link.Order) *command {
-	c := &command{
-		path:       a.shell,
-		argv:       []string{a.shell[strings.LastIndexByte(a.shell, '/')+1:], "-c", o.Command},
-		env:        environment(a, o.Env),
-		dir:        a.home,
-		credential: &syscall.Credential{Uid: a.uid, Gid: a.gid, Groups: a.groups},
-	}
-	if !isDir(c.dir) {
-		c.dir = "/"
-	}
-	return c
-}
-
-// environment returns the defaults for a, overridden by extra.
-func environment(a account, extra []string) []string {
-	env := []string{
-		"HOME=" + a.home, "USER=" + a.name, "LOGNAME=" + a.name, "SHELL=" + a.shell,
-		"PATH=" + defaultPath, "LANG=C.UTF-8",
-	}
-	for _, e := range extra {
-		name := e[:strings.IndexByte(e, '=')+1]
-		replaced := false
-		for i := range env {
-			if strings.HasPrefix(env[i], name) {
-				env[i], replaced = e, true
-			}
-		}
-		if !replaced {
-			env = append(env, e)
-		}
-	}
-	return env
+	return a.Run(o.Command, o.Env), link.CauseFailed, nil
 }
 
 func causeOf(err error) link.Cause {
@@ -142,7 +113,7 @@ func causeOf(err error) link.Cause {
 
 // running is a command in progress.
 type running struct {
-	process *process
+	process *process.Process
 	outputs [2]*output
 	// stdin is where unwritten, what the pipe has not taken yet, still has to
 	// go; nil if all is written.
@@ -151,23 +122,18 @@ type running struct {
 }
 
 // launch starts c with its output going to w.
-func (s *Server) launch(c *command, w io.Writer, limit int64, stdin []byte) (*running, error) {
+func (s *Service) launch(c *process.Command, w io.Writer, limit int64, stdin []byte) (*running, error) {
 	r := new(running)
 	if err := r.connect(c, w, limit, stdin); err != nil {
 		return nil, err
 	}
-	p, err := s.spawner.start(c)
-	if errors.Is(err, syscall.EACCES) && c.dir != "/" {
-		// The account may not enter its home.
-		c.dir = "/"
-		p, err = s.spawner.start(c)
-	}
-	for _, fd := range c.files {
+	p, err := s.Spawner.Start(c)
+	for _, fd := range c.Files {
 		_ = syscall.Close(fd)
 	}
 	if err != nil {
 		r.close()
-		return nil, fmt.Errorf("start %s: %w", c.path, err)
+		return nil, err
 	}
 	r.process = p
 	_, _ = w.Write(link.AppendFrame(nil, link.FrameStarted, nil))
@@ -181,7 +147,7 @@ func (s *Server) launch(c *command, w io.Writer, limit int64, stdin []byte) (*ru
 }
 
 // connect opens the descriptors of c and our ends of them.
-func (r *running) connect(c *command, w io.Writer, limit int64, stdin []byte) error {
+func (r *running) connect(c *process.Command, w io.Writer, limit int64, stdin []byte) error {
 	in, err := r.input(stdin)
 	if err != nil {
 		return err
@@ -198,7 +164,7 @@ func (r *running) connect(c *command, w io.Writer, limit int64, stdin []byte) er
 		return errors.Join(err, syscall.Close(in), syscall.Close(out))
 	}
 	r.outputs[1] = stderr
-	c.files = [3]int{in, out, errOut}
+	c.Files = [3]int{in, out, errOut}
 	return nil
 }
 
@@ -249,11 +215,11 @@ func (r *running) close() {
 // outcome once all that it wrote has been passed on.
 func (r *running) finish(o *link.Order) link.Exit {
 	var x link.Exit
-	if r.process.await(o.Timeout) {
-		x.Code = r.process.reap()
+	if r.process.Await(o.Timeout) {
+		x.Code = r.process.Reap()
 	} else {
 		x.TimedOut = true
-		r.process.terminate()
+		r.process.Terminate()
 	}
 	if r.stdin != nil {
 		_ = r.stdin.Close()

@@ -1,4 +1,4 @@
-package agent
+package process
 
 import (
 	"errors"
@@ -40,31 +40,46 @@ func (s *Spawner) setScore(value string) error {
 	return nil
 }
 
-// command is what a process is made of.
-type command struct {
-	path string
-	argv []string
-	env  []string
-	dir  string
-	// files are the descriptors 0, 1 and 2.
-	files [3]int
-	// credential is nil to stay who the agent is.
-	credential *syscall.Credential
+// Command is what a process is made of.
+type Command struct {
+	Path string
+	Argv []string
+	Env  []string
+	Dir  string
+	// Files are the descriptors 0, 1 and 2. They stay open.
+	Files [3]int
+	// Terminal makes descriptor 0 the controlling terminal of the new session.
+	Terminal bool
+	// Credential is nil to stay who the agent is.
+	Credential *syscall.Credential
 }
 
-// start starts c as the leader of a new session and process group.
-func (s *Spawner) start(c *command) (*process, error) {
+// Start starts c as the leader of a new session and process group. If the
+// account may not enter Dir, it starts in the root folder.
+func (s *Spawner) Start(c *Command) (*Process, error) {
+	p, err := s.start(c)
+	if errors.Is(err, syscall.EACCES) && c.Dir != "/" {
+		c.Dir = "/"
+		p, err = s.start(c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Path, err)
+	}
+	return p, nil
+}
+
+func (s *Spawner) start(c *Command) (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.setScore(s.children); err != nil {
 		return nil, err
 	}
 	pidfd := -1
-	pid, err := syscall.ForkExec(c.path, c.argv, &syscall.ProcAttr{
-		Dir:   c.dir,
-		Env:   c.env,
-		Files: []uintptr{uintptr(c.files[0]), uintptr(c.files[1]), uintptr(c.files[2])},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: c.credential, PidFD: &pidfd},
+	pid, err := syscall.ForkExec(c.Path, c.Argv, &syscall.ProcAttr{
+		Dir:   c.Dir,
+		Env:   c.Env,
+		Files: []uintptr{uintptr(c.Files[0]), uintptr(c.Files[1]), uintptr(c.Files[2])},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: c.Terminal, Credential: c.Credential, PidFD: &pidfd},
 	})
 	scoreErr := s.setScore(s.own)
 	if err != nil {
@@ -79,15 +94,16 @@ func (s *Spawner) start(c *command) (*process, error) {
 	return p, nil
 }
 
-// process is a child that has not been reaped, so that its pid cannot name
+// Process is a child that has not been reaped, so that its pid cannot name
 // another process.
-type process struct {
-	pid  int
+type Process struct {
+	// PID is also the number of its session and of its process group.
+	PID  int
 	file *os.File // the pidfd
 	raw  syscall.RawConn
 }
 
-func watch(pid, pidfd int) (*process, error) {
+func watch(pid, pidfd int) (*Process, error) {
 	if pidfd < 0 {
 		return nil, errors.New("kernel has no pidfd")
 	}
@@ -99,12 +115,12 @@ func watch(pid, pidfd int) (*process, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watch process: %w", err), file.Close())
 	}
-	return &process{pid: pid, file: file, raw: raw}, nil
+	return &Process{PID: pid, file: file, raw: raw}, nil
 }
 
-// await waits for the process to end, for at most d, or for ever if d is 0. It
+// Await waits for the process to end, for at most d, or for ever if d is 0. It
 // tells whether it ended, and does not reap it.
-func (p *process) await(d time.Duration) bool {
+func (p *Process) Await(d time.Duration) bool {
 	var until time.Time
 	if d > 0 {
 		until = time.Now().Add(d)
@@ -120,13 +136,13 @@ func (p *process) await(d time.Duration) bool {
 	return err == nil
 }
 
-// reap releases a process that has ended and returns its exit status, 128 plus
+// Reap releases a process that has ended and returns its exit status, 128 plus
 // the signal's number if a signal ended it.
-func (p *process) reap() int {
+func (p *Process) Reap() int {
 	_ = p.file.Close()
 	var ws syscall.WaitStatus
 	for {
-		_, err := syscall.Wait4(p.pid, &ws, 0, nil)
+		_, err := syscall.Wait4(p.PID, &ws, 0, nil)
 		if !errors.Is(err, syscall.EINTR) {
 			break
 		}
@@ -149,25 +165,25 @@ const (
 	groupPoll     = 20 * time.Millisecond
 )
 
-// terminate ends the process and its whole group, and reaps the process.
-func (p *process) terminate() {
-	_ = syscall.Kill(-p.pid, syscall.SIGTERM)
+// Terminate ends the process and its whole group, and reaps the process.
+func (p *Process) Terminate() {
+	_ = syscall.Kill(-p.PID, syscall.SIGTERM)
 	deadline := time.Now().Add(killGrace)
-	if !p.await(killGrace) {
-		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-		if !p.await(killPatience) {
+	if !p.Await(killGrace) {
+		_ = syscall.Kill(-p.PID, syscall.SIGKILL)
+		if !p.Await(killPatience) {
 			go func() {
-				p.await(0)
-				p.reap()
+				p.Await(0)
+				p.Reap()
 			}()
 			return
 		}
 	}
-	p.reap()
+	p.Reap()
 	// The group's number stays taken while it has members.
-	if !groupEnds(p.pid, deadline) {
-		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-		groupEnds(p.pid, time.Now().Add(groupPatience))
+	if !groupEnds(p.PID, deadline) {
+		_ = syscall.Kill(-p.PID, syscall.SIGKILL)
+		groupEnds(p.PID, time.Now().Add(groupPatience))
 	}
 }
 

@@ -1,13 +1,11 @@
-package agent
+package process
 
 import (
-	"bytes"
+	"io"
 	"os"
-	"strings"
+	"syscall"
 	"testing"
 	"time"
-
-	"github.com/pandovm/pando/internal/link"
 )
 
 // The agent is the last to be killed for memory; its commands, from their very
@@ -20,19 +18,10 @@ func TestOOMScore(t *testing.T) {
 	}
 	defer score.Close()
 	// Values that an unprivileged process may set as well.
-	s := &Server{spawner: &Spawner{score: score, own: "0", children: "500"}}
+	s := &Spawner{score: score, own: "0", children: "500"}
 	for range 20 {
-		var out bytes.Buffer
-		c := &command{path: "/bin/sh", argv: []string{"sh", "-c", "cat /proc/self/oom_score_adj"}, dir: "/"}
-		r, err := s.launch(c, &out, 100, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if x := r.finish(&link.Order{Timeout: time.Minute}); x.Code != 0 {
-			t.Fatalf("status %d", x.Code)
-		}
-		if !strings.Contains(out.String(), "500\n") {
-			t.Errorf("the command's score is in %q", out.String())
+		if got := output(t, s, "cat /proc/self/oom_score_adj"); got != "500\n" {
+			t.Errorf("the command's score is %q", got)
 		}
 	}
 	now := make([]byte, 8)
@@ -42,13 +31,37 @@ func TestOOMScore(t *testing.T) {
 	}
 }
 
+// output runs text in a shell and returns what it wrote.
+func output(t *testing.T, s *Spawner, text string) string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	c := &Command{Path: "/bin/sh", Argv: []string{"sh", "-c", text}, Dir: "/", Files: [3]int{syscall.Stdin, int(w.Fd()), int(w.Fd())}}
+	p, err := s.Start(c)
+	_ = w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(r)
+	if !p.Await(time.Minute) {
+		t.Fatal("the command does not end")
+	}
+	if code := p.Reap(); code != 0 || err != nil {
+		t.Fatalf("status %d, %v", code, err)
+	}
+	return string(b)
+}
+
 func TestStartOfNothing(t *testing.T) {
 	t.Parallel()
 	sp, err := NewSpawner(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sp.start(&command{path: "/nonexistent", argv: []string{"x"}}); err == nil {
+	if _, err := sp.Start(&Command{Path: "/nonexistent", Argv: []string{"x"}}); err == nil {
 		t.Error("started a program that is not there")
 	}
 	closed, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)

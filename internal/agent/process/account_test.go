@@ -1,7 +1,8 @@
-package agent
+package process
 
 import (
 	"errors"
+	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,31 +11,31 @@ import (
 func TestFindAccount(t *testing.T) {
 	t.Parallel()
 	const users = "root:x:0:0:root:/root:/bin/bash\ntoor:x:0:0::/:/bin/sh\nu:x:1000:5:A B,,,:/home/u:\nlast:x:7:8:::/bin/sh"
-	root := account{name: "root", home: "/root", shell: "/bin/bash"}
-	u := account{name: "u", home: "/home/u", shell: "/bin/sh", uid: 1000, gid: 5}
+	root := Account{Name: "root", Home: "/root", Shell: "/bin/bash"}
+	u := Account{Name: "u", Home: "/home/u", Shell: "/bin/sh", UID: 1000, GID: 5}
 	for name, c := range map[string]struct {
 		passwd, name string
-		want         account
+		want         Account
 		ok           bool
 	}{
 		"by name":           {users, "u", u, true},
 		"default":           {users, "", u, true},
 		"default root":      {"x:x:5:5::/:/bin/sh\n" + users[:48], "", root, true},
-		"no last newline":   {users, "last", account{name: "last", home: "/", shell: "/bin/sh", uid: 7, gid: 8}, true},
-		"unknown":           {users, "nobody", account{}, false},
-		"not by number":     {users, "1000", account{}, false},
-		"empty":             {"", "", account{}, false},
-		"too few fields":    {"u:x:1000:5:A:/home/u\n", "u", account{}, false},
-		"too many fields":   {"u:x:1000:5:A:/home/u:/bin/sh:\n", "u", account{}, false},
-		"number too large":  {"u:x:4294967296:5:A:/home/u:/bin/sh\n", "u", account{}, false},
-		"number is no one":  {"u:x:-1:5:A:/home/u:/bin/sh\n", "u", account{}, false},
-		"name with newline": {"u:x:1000:5:A:/home/u:/bin/sh\n", "u\n", account{}, false},
+		"no last newline":   {users, "last", Account{Name: "last", Home: "/", Shell: "/bin/sh", UID: 7, GID: 8}, true},
+		"unknown":           {users, "nobody", Account{}, false},
+		"not by number":     {users, "1000", Account{}, false},
+		"empty":             {"", "", Account{}, false},
+		"too few fields":    {"u:x:1000:5:A:/home/u\n", "u", Account{}, false},
+		"too many fields":   {"u:x:1000:5:A:/home/u:/bin/sh:\n", "u", Account{}, false},
+		"number too large":  {"u:x:4294967296:5:A:/home/u:/bin/sh\n", "u", Account{}, false},
+		"number is no one":  {"u:x:-1:5:A:/home/u:/bin/sh\n", "u", Account{}, false},
+		"name with newline": {"u:x:1000:5:A:/home/u:/bin/sh\n", "u\n", Account{}, false},
 	} {
 		got, ok := findAccount([]byte(c.passwd), c.name)
 		if ok != c.ok {
 			t.Errorf("%s: found %v", name, ok)
 		}
-		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(account{})); ok && diff != "" {
+		if diff := cmp.Diff(c.want, got); ok && diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 	}
@@ -50,19 +51,22 @@ func TestFindGroups(t *testing.T) {
 
 func TestAccountFiles(t *testing.T) {
 	t.Parallel()
-	if _, err := (accounts{dir: t.TempDir()}).find(""); err == nil || errors.Is(err, errNoAccount) {
+	if _, err := (Accounts{Dir: t.TempDir()}).Find(""); err == nil || errors.Is(err, ErrNoAccount) {
 		t.Errorf("without passwd: %v", err)
 	}
-	dir := tree(t, map[string]string{"passwd": "root:x:0:0::/root:/bin/sh\n"})
-	got, err := accounts{dir: dir}.find("")
-	if err != nil || got.name != "root" || len(got.groups) != 1 {
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/passwd", []byte("root:x:0:0::/root:/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Accounts{Dir: dir}.Find("")
+	if err != nil || got.Name != "root" || len(got.Groups) != 1 {
 		t.Errorf("without group: %+v, %v", got, err)
 	}
 }
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	a := account{name: "u", home: "/h", shell: "/s"}
+	a := Account{Name: "u", Home: "/h", Shell: "/s"}
 	got := environment(a, []string{"PATH=/x", "NEW=1=2", "NEW=3", "HOM=x"})
 	want := []string{"HOME=/h", "USER=u", "LOGNAME=u", "SHELL=/s", "PATH=/x", "LANG=C.UTF-8", "NEW=3", "HOM=x"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -78,10 +82,10 @@ func FuzzAccounts(f *testing.F) {
 		if !ok {
 			return
 		}
-		if name != "" && a.name != name || a.shell == "" || a.home == "" {
+		if name != "" && a.Name != name || a.Shell == "" || a.Home == "" {
 			t.Fatalf("asked for %q, found %+v", name, a)
 		}
-		if g := findGroups(group, a.name, a.gid); g[0] != a.gid {
+		if g := findGroups(group, a.Name, a.GID); g[0] != a.GID {
 			t.Fatalf("groups %v", g)
 		}
 	})

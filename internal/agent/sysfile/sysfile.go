@@ -1,4 +1,10 @@
-package agent
+// Package sysfile reads and writes small files with less code than package os:
+// an os.File asks the poller whether it wants the file, and the files here are
+// read and written in the first moments of a restored VM, when each new piece of
+// code is dear. It keeps no state and may be used concurrently.
+//
+// internal/agent and the packages below it import it; nothing else may.
+package sysfile
 
 import (
 	"errors"
@@ -7,13 +13,9 @@ import (
 	"syscall"
 )
 
-// These do what the functions of package os do, with less code: an os.File asks
-// the poller whether it wants the file, and the files here are read and written
-// in the first moments of a restored VM, when each new piece of code is dear.
-
-// readFile returns the content of a file.
-func readFile(path string) ([]byte, error) {
-	fd, err := open(path, syscall.O_RDONLY, 0)
+// Read returns the content of a file.
+func Read(path string) ([]byte, error) {
+	fd, err := Open(path, syscall.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -36,16 +38,16 @@ func readFile(path string) ([]byte, error) {
 	}
 }
 
-// replaceFile writes a file so that readers see the old content or the new, or
+// Replace writes a file so that readers see the old content or the new, or
 // for a moment no file, and nothing in between.
-func replaceFile(path, data string, mode uint32) error {
+func Replace(path, data string, mode uint32) error {
 	slash := strings.LastIndexByte(path, '/') + 1
 	temp := path[:slash] + "." + path[slash:] + ".pando"
-	fd, err := open(temp, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC, mode)
+	fd, err := Open(temp, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC, mode)
 	if err != nil {
 		return err
 	}
-	err = writeAll(fd, data)
+	err = WriteAll(fd, data)
 	if err == nil {
 		err = syscall.Fchmod(fd, mode)
 	}
@@ -64,7 +66,8 @@ func replaceFile(path, data string, mode uint32) error {
 	return nil
 }
 
-func writeAll(fd int, data string) error {
+// WriteAll writes data or fails.
+func WriteAll(fd int, data string) error {
 	n, err := syscall.Write(fd, []byte(data))
 	if err == nil && n < len(data) {
 		err = syscall.ENOSPC // the only reason for a file to take less
@@ -72,7 +75,8 @@ func writeAll(fd int, data string) error {
 	return err
 }
 
-func open(path string, flags int, mode uint32) (int, error) {
+// Open opens a file; commands do not inherit it.
+func Open(path string, flags int, mode uint32) (int, error) {
 	for {
 		fd, err := syscall.Open(path, flags|syscall.O_CLOEXEC, mode)
 		if err == nil {
@@ -84,8 +88,8 @@ func open(path string, flags int, mode uint32) (int, error) {
 	}
 }
 
-// stat returns what is at path, a symbolic link being followed or not.
-func stat(path string, follow bool) (syscall.Stat_t, error) {
+// Stat returns what is at path, a symbolic link being followed or not.
+func Stat(path string, follow bool) (syscall.Stat_t, error) {
 	var st syscall.Stat_t
 	call := syscall.Lstat
 	if follow {
@@ -97,19 +101,21 @@ func stat(path string, follow bool) (syscall.Stat_t, error) {
 	return st, nil
 }
 
-func isDir(path string) bool {
-	st, err := stat(path, true)
+// IsDir tells whether path leads to a folder.
+func IsDir(path string) bool {
+	st, err := Stat(path, true)
 	return err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFDIR
 }
 
-func isRegular(path string) bool {
-	st, err := stat(path, false)
+// IsRegular tells whether path itself is a regular file.
+func IsRegular(path string) bool {
+	st, err := Stat(path, false)
 	return err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFREG
 }
 
-// sameFile tells whether both paths lead to one file.
-func sameFile(a, b string) bool {
-	ai, errA := stat(a, true)
-	bi, errB := stat(b, true)
+// Same tells whether both paths lead to one file.
+func Same(a, b string) bool {
+	ai, errA := Stat(a, true)
+	bi, errB := Stat(b, true)
 	return errA == nil && errB == nil && ai.Dev == bi.Dev && ai.Ino == bi.Ino
 }

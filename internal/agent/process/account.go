@@ -1,4 +1,4 @@
-package agent
+package process
 
 import (
 	"bytes"
@@ -6,45 +6,60 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+
+	"github.com/pandovm/pando/internal/agent/sysfile"
 )
 
 // defaultUID is the account that commands run as unless the order names one;
 // root stands in where the guest has no such account.
 const defaultUID = 1000
 
-var errNoAccount = errors.New("no such account")
+// ErrNoAccount is what a look-up of an account that the guest does not have returns.
+var ErrNoAccount = errors.New("no such account")
 
-// account is an entry of passwd with the groups that group adds.
-type account struct {
-	name, home, shell string
-	uid, gid          uint32
-	groups            []uint32
+// Account is an entry of passwd with the groups that group adds.
+type Account struct {
+	Name, Home, Shell string
+	UID, GID          uint32
+	// Groups holds GID first.
+	Groups []uint32
 }
 
-// accounts reads the account files of a folder. They are read anew for each
+// Accounts reads the account files of a folder. They are read anew for each
 // command: the guest may change them at any time.
-type accounts struct{ dir string }
+type Accounts struct {
+	// Dir is the folder of passwd and group; empty means /etc.
+	Dir string
+}
 
-// find returns the account of that name, or the default one if name is empty.
-func (a accounts) find(name string) (account, error) {
-	passwd, err := readFile(a.dir + "/passwd")
+// Find returns the account of that name, or the default one if name is empty.
+// ErrNoAccount says that there is none.
+func (a Accounts) Find(name string) (Account, error) {
+	passwd, err := sysfile.Read(a.dir() + "/passwd")
 	if err != nil {
-		return account{}, fmt.Errorf("read accounts: %w", err)
+		return Account{}, fmt.Errorf("read accounts: %w", err)
 	}
 	acc, ok := findAccount(passwd, name)
 	if !ok {
-		return account{}, fmt.Errorf("account %q: %w", name, errNoAccount)
+		return Account{}, fmt.Errorf("account %q: %w", name, ErrNoAccount)
 	}
-	group, err := readFile(a.dir + "/group")
+	group, err := sysfile.Read(a.dir() + "/group")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return account{}, fmt.Errorf("read groups: %w", err)
+		return Account{}, fmt.Errorf("read groups: %w", err)
 	}
-	acc.groups = findGroups(group, acc.name, acc.gid)
+	acc.Groups = findGroups(group, acc.Name, acc.GID)
 	return acc, nil
 }
 
-func findAccount(passwd []byte, name string) (account, bool) {
-	var root account
+func (a Accounts) dir() string {
+	if a.Dir == "" {
+		return "/etc"
+	}
+	return a.Dir
+}
+
+func findAccount(passwd []byte, name string) (Account, bool) {
+	var root Account
 	haveRoot := false
 	for line := range bytes.Lines(passwd) {
 		acc, ok := parseAccount(line)
@@ -52,15 +67,15 @@ func findAccount(passwd []byte, name string) (account, bool) {
 			continue
 		}
 		if name != "" {
-			if acc.name == name {
+			if acc.Name == name {
 				return acc, true
 			}
 			continue
 		}
-		if acc.uid == defaultUID {
+		if acc.UID == defaultUID {
 			return acc, true
 		}
-		if acc.uid == 0 && !haveRoot {
+		if acc.UID == 0 && !haveRoot {
 			root, haveRoot = acc, true
 		}
 	}
@@ -68,22 +83,22 @@ func findAccount(passwd []byte, name string) (account, bool) {
 }
 
 // parseAccount parses name:password:uid:gid:comment:home:shell.
-func parseAccount(line []byte) (account, bool) {
+func parseAccount(line []byte) (Account, bool) {
 	var f [7][]byte
 	if !split(bytes.TrimRight(line, "\n"), f[:]) || len(f[0]) == 0 {
-		return account{}, false
+		return Account{}, false
 	}
 	uid, ok1 := parseID(f[2])
 	gid, ok2 := parseID(f[3])
 	if !ok1 || !ok2 {
-		return account{}, false
+		return Account{}, false
 	}
-	acc := account{name: string(f[0]), uid: uid, gid: gid, home: string(f[5]), shell: string(f[6])}
-	if acc.shell == "" {
-		acc.shell = "/bin/sh"
+	acc := Account{Name: string(f[0]), UID: uid, GID: gid, Home: string(f[5]), Shell: string(f[6])}
+	if acc.Shell == "" {
+		acc.Shell = "/bin/sh"
 	}
-	if acc.home == "" {
-		acc.home = "/"
+	if acc.Home == "" {
+		acc.Home = "/"
 	}
 	return acc, true
 }
