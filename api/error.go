@@ -4,11 +4,13 @@ package api
 // "code" field of the error envelope.
 type Code string
 
-// The codes of the /v5 API that apply to VMs and snapshots. Each has exactly
-// one HTTP status, set in internal/httpapi.
+// The codes of the /v5 API. Each has exactly one HTTP status, set in
+// internal/httpapi.
 const (
 	// CodeBadRequest: the request is malformed or a field has an unacceptable value.
 	CodeBadRequest Code = "BAD_REQUEST"
+	// CodeAgentUnsupported: the agent in this guest is too old for what was asked.
+	CodeAgentUnsupported Code = "AGENT_UNSUPPORTED"
 	// CodeMissingCredentials: the request has no API key.
 	CodeMissingCredentials Code = "MISSING_CREDENTIALS"
 	// CodeInvalidAPIKey: the API key is not one of the daemon's.
@@ -27,10 +29,16 @@ const (
 	CodeVMNonResponsive Code = "VM_NON_RESPONSIVE"
 	// CodePayloadTooLarge: the body is larger than the route takes.
 	CodePayloadTooLarge Code = "PAYLOAD_TOO_LARGE"
+	// CodeRangeNotSatisfiable: the range lies outside of the file.
+	CodeRangeNotSatisfiable Code = "RANGE_NOT_SATISFIABLE"
 	// CodeLimitExceeded: a limit of the account or the host is used up.
 	CodeLimitExceeded Code = "LIMIT_EXCEEDED"
+	// CodeRateLimited: too many of these requests in too short a time.
+	CodeRateLimited Code = "RATE_LIMITED"
 	// CodeUnavailable: the daemon cannot do this at the moment.
 	CodeUnavailable Code = "UNAVAILABLE"
+	// CodeBackgroundResultUnstorable: a background request was carried out, and its answer was too large to keep.
+	CodeBackgroundResultUnstorable Code = "BACKGROUND_RESULT_UNSTORABLE"
 	// CodeInternal: a fault of the daemon, which logged it under the request id.
 	CodeInternal Code = "INTERNAL_ERROR"
 )
@@ -63,6 +71,14 @@ const (
 	ReasonImageNotBuilt Reason = "image_not_built"
 	// ReasonHostUnsupported: the host cannot do this.
 	ReasonHostUnsupported Reason = "host_unsupported"
+	// ReasonInterrupted: the request was ended before it was finished; it may have had an effect.
+	ReasonInterrupted Reason = "interrupted"
+	// ReasonIdempotencyKeyReused: the Idempotency-Key came with another request before.
+	ReasonIdempotencyKeyReused Reason = "idempotency_key_reused"
+	// ReasonRequestUnderWay: a request with the same Idempotency-Key is not finished yet.
+	ReasonRequestUnderWay Reason = "request_under_way"
+	// ReasonSealingMissing: secrets cannot be kept sealed here, so none are accepted.
+	ReasonSealingMissing Reason = "sealing_missing"
 )
 
 // Error is the error envelope of every non-2xx response.
@@ -82,6 +98,9 @@ type Error struct {
 	Available int64 `json:"available,omitempty"`
 	// RequestID is the id under which the daemon logged the request.
 	RequestID string `json:"requestId,omitempty"`
+	// Retryable is true if the same request, sent again unchanged after a while,
+	// may succeed and cannot do anything twice.
+	Retryable bool `json:"retryable"`
 }
 
 // Error returns the code and the message in one line.

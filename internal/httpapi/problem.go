@@ -13,7 +13,7 @@ import (
 // is not one of the API's.
 func StatusOf(code api.Code) int {
 	switch code {
-	case api.CodeBadRequest:
+	case api.CodeBadRequest, api.CodeAgentUnsupported:
 		return http.StatusBadRequest
 	case api.CodeMissingCredentials, api.CodeInvalidAPIKey:
 		return http.StatusUnauthorized
@@ -27,14 +27,31 @@ func StatusOf(code api.Code) int {
 		return http.StatusConflict
 	case api.CodePayloadTooLarge:
 		return http.StatusRequestEntityTooLarge
-	case api.CodeLimitExceeded:
+	case api.CodeRangeNotSatisfiable:
+		return http.StatusRequestedRangeNotSatisfiable
+	case api.CodeLimitExceeded, api.CodeRateLimited:
 		return http.StatusTooManyRequests
 	case api.CodeUnavailable:
 		return http.StatusServiceUnavailable
+	case api.CodeBackgroundResultUnstorable:
+		return http.StatusInsufficientStorage
 	case api.CodeInternal:
 		return http.StatusInternalServerError
 	}
 	return 0
+}
+
+// retryable reports whether the same request may succeed later though nobody
+// changes anything. A code after which the request may have had an effect is
+// never among them.
+func retryable(code api.Code, reason api.Reason) bool {
+	switch reason {
+	case api.ReasonHostUnsupported, api.ReasonImageNotBuilt, api.ReasonSealingMissing, api.ReasonInterrupted:
+		return false
+	case api.ReasonRequestUnderWay:
+		return true
+	}
+	return code == api.CodeRateLimited || code == api.CodeUnavailable
 }
 
 // problem is the envelope for err. Only a fault is shown; everything else, and
@@ -43,7 +60,7 @@ func problem(err error, requestID string) api.Error {
 	f := fault.As(err)
 	if f == nil && errors.Is(err, context.Canceled) {
 		f = &fault.Error{
-			Code: api.CodeUnavailable, Message: "the request was cancelled before it was finished",
+			Code: api.CodeUnavailable, Reason: api.ReasonInterrupted, Message: "the request was cancelled before it was finished",
 			Remedy: "look at what it left and send it again",
 		}
 	}
@@ -56,6 +73,7 @@ func problem(err error, requestID string) api.Error {
 	return api.Error{
 		Code: f.Code, Message: f.Message, Reason: f.Reason, Field: f.Field, Remedy: f.Remedy,
 		Needed: f.Needed, Available: f.Available, RequestID: requestID,
+		Retryable: retryable(f.Code, f.Reason),
 	}
 }
 
