@@ -74,6 +74,11 @@ func (c *Client) Status(ctx context.Context) (api.Status, error) {
 	return call[api.Status](ctx, c, http.MethodGet, "/status", nil)
 }
 
+// Limits lists every limit and default of the daemon.
+func (c *Client) Limits(ctx context.Context) (api.LimitList, error) {
+	return call[api.LimitList](ctx, c, http.MethodGet, "/v5/limits", nil)
+}
+
 // call makes one call and decodes its answer.
 func call[T any](ctx context.Context, c *Client, method, path string, in any) (T, error) {
 	var out T

@@ -91,7 +91,7 @@ Environment:
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{message: err.Error(), command: c.CommandPath()}
 	})
-	return group(cmd, a.vm(), a.snapshot(), a.image(), a.serve(), a.doctor(), a.version())
+	return group(cmd, a.vm(), a.snapshot(), a.image(), a.limits(), a.serve(), a.doctor(), a.version())
 }
 
 // group turns cmd into a command that only has subcommands: alone it prints its

@@ -34,6 +34,7 @@ func TestTranscripts(t *testing.T) {
 		"POST /v5/vms/web/exec-await":   api.ExecResponse{Stdout: "hello\n", Stderr: "careful\n", StatusCode: new(3)},
 		"POST /v5/vms/slow/exec-await":  api.ExecResponse{Stdout: "so far\n", TimedOut: true},
 		"POST /v5/vms/loud/exec-await":  api.ExecResponse{Stdout: "yy\n", StatusCode: new(0), Truncated: true, StdoutBytes: 5 << 20},
+		"GET /v5/limits":                exampleLimits(),
 		"DELETE /v5/vms/web":            nil,
 		"DELETE /v5/vms/try-9":          nil,
 		"GET /v5/snapshots":             api.SnapshotList{Snapshots: []api.Snapshot{exampleSnapshot()}, TotalCount: 1},
@@ -59,6 +60,7 @@ func TestTranscripts(t *testing.T) {
 		"snapshot-ls": "snapshot ls", "snapshot-ls-json": "snapshot ls --json", "snapshot-rm": "snapshot rm prepared",
 		"image-ls": "image ls", "image-ls-json": "image ls --json", "image-show": "image show pando/debian",
 		"image-show-missing": "image show nope", "image-build": "image build", "image-build-json": "image build pando/busybox --json",
+		"limits": "limits", "limits-json": "limits --json",
 		"image-rm":            "image rm pando/debian",
 		"usage-unknown":       "vm frok web",
 		"usage-unknown-root":  "vn ls",
@@ -83,6 +85,17 @@ func TestTranscripts(t *testing.T) {
 			golden(t, name, l.transcript(l.run(t.Context(), args...), args))
 		})
 	}
+}
+
+func exampleLimits() api.LimitList {
+	return api.LimitList{Limits: []api.Limit{
+		{Name: "body", Value: 1 << 20, Unit: api.UnitBytes, Code: api.CodePayloadTooLarge, Description: "Body of a JSON request."},
+		{Name: "exec.grace", Value: 1500, Unit: api.UnitMilliseconds, Description: "Time between TERM and KILL."},
+		{Name: "exec.timeout.max", Value: 86400, Unit: api.UnitSeconds, Code: api.CodeBadRequest, Description: "Longest time that a command may be given."},
+		{Name: "fork.children", Value: 100, Unit: api.UnitCount, Code: api.CodeBadRequest, Description: "Children of one fork."},
+		{Name: "slug", Value: 63, Unit: api.UnitCharacters, Code: api.CodeBadRequest, Description: "Slug of a VM or snapshot."},
+		{Name: "vm.memory.max", Value: 2048, Unit: api.UnitMebibytes, Code: api.CodeBadRequest, Description: "Memory of a VM."},
+	}}
 }
 
 func forks(names ...string) []api.Fork {
@@ -122,7 +135,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	commands := []string{
 		"", "vm", "vm create", "vm ls", "vm get", "vm start", "vm stop", "vm pause", "vm fork", "vm snapshot", "vm exec", "vm rm",
-		"snapshot", "snapshot ls", "snapshot rm", "image", "image build", "image ls", "image show", "image rm", "doctor", "serve", "version",
+		"snapshot", "snapshot ls", "snapshot rm", "image", "image build", "image ls", "image show", "image rm", "limits", "doctor", "serve", "version",
 	}
 	for _, command := range commands {
 		t.Run(command, func(t *testing.T) {

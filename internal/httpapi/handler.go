@@ -40,7 +40,7 @@ type Images interface {
 	List(ctx context.Context) ([]api.Image, error)
 }
 
-// Config is what the handler needs; every field is required.
+// Config is what the handler needs; every field but Limits is required.
 type Config struct {
 	VMs       VMs
 	Snapshots Snapshots
@@ -49,6 +49,8 @@ type Config struct {
 	APIKey string
 	// Status is the answer of GET /status.
 	Status api.Status
+	// Limits are shown by GET /v5/limits beside those of the API itself.
+	Limits []api.Limit
 	Now    func() time.Time
 	Log    *slog.Logger
 }
@@ -59,6 +61,7 @@ type server struct {
 	images    Images
 	keyDigest [sha256.Size]byte
 	status    api.Status
+	limits    []api.Limit
 	now       func() time.Time
 	log       *slog.Logger
 	mux       *http.ServeMux
@@ -71,7 +74,7 @@ func New(c Config) (http.Handler, error) {
 		return nil, errors.New("build http api: the api key is empty")
 	}
 	s := &server{
-		vms: c.VMs, snapshots: c.Snapshots, images: c.Images, status: c.Status,
+		vms: c.VMs, snapshots: c.Snapshots, images: c.Images, status: c.Status, limits: c.Limits,
 		keyDigest: sha256.Sum256([]byte(c.APIKey)), now: c.Now, log: c.Log, mux: http.NewServeMux(),
 	}
 	s.mount(s.routes())

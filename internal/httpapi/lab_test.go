@@ -126,6 +126,7 @@ func newHandler(tb testing.TB, l *lab) http.Handler {
 	h, err := httpapi.New(httpapi.Config{
 		VMs: l.vms, Snapshots: l.snapshots, Images: l.images, APIKey: key,
 		Status: api.Status{Status: "ok", Version: "1.2.3", Accelerator: "tcg"},
+		Limits: []api.Limit{{Name: "wiring", Value: 7, Unit: api.UnitCount, Description: "A limit that the wiring adds."}},
 		Now:    moment, Log: slog.New(slog.NewJSONHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {

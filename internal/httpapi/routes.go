@@ -68,7 +68,7 @@ func Operations() []Operation {
 }
 
 func (s *server) routes() []route {
-	return slices.Concat(s.systemRoutes(), s.vmRoutes(), s.lifecycleRoutes(), s.execRoutes(), s.snapshotRoutes(), s.imageRoutes())
+	return slices.Concat(s.systemRoutes(), s.limitRoutes(), s.vmRoutes(), s.lifecycleRoutes(), s.execRoutes(), s.snapshotRoutes(), s.imageRoutes())
 }
 
 // mount fills the mux. A path without its method is a handler of its own, so

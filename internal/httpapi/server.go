@@ -23,6 +23,9 @@ func NewServer(h http.Handler, log *slog.Logger, grace time.Duration) *Server {
 	return &Server{handler: h, log: log, grace: grace}
 }
 
+// maxHeaderBytes bounds the line and the headers of a request.
+const maxHeaderBytes = 64 << 10
+
 // abortPatience is how long requests have to return after they were cancelled.
 const abortPatience = 5 * time.Second
 
@@ -56,7 +59,7 @@ func (s *Server) httpServer(base context.Context) *http.Server {
 		// runs for hours. Bodies have a deadline of their own.
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }

@@ -1,9 +1,6 @@
 package openapi
 
 import (
-	"maps"
-	"time"
-
 	"github.com/pandovm/pando/internal/httpapi"
 	"github.com/pandovm/pando/internal/vm"
 )
@@ -40,15 +37,9 @@ func limits() map[string]schema {
 // overview is all limits in one place, for people and for clients that want to
 // know them before they ask.
 func overview() map[string]any {
-	out := map[string]any{
-		"bodyBytes": httpapi.MaxBodyBytes, "execBodyBytes": httpapi.MaxExecBodyBytes,
+	out := map[string]any{}
+	for _, l := range httpapi.Limits() {
+		out[l.Name] = map[string]any{"value": l.Value, "unit": l.Unit}
 	}
-	maps.Copy(out, map[string]any{
-		"forkChildren": vm.MaxForkChildren, "slugLength": vm.MaxSlugLength, "displayNameBytes": vm.MaxDisplayName,
-		"metadataEntries": vm.MaxMetadataEntries, "metadataLength": vm.MaxMetadataLength,
-		"execCommandBytes": vm.MaxCommandBytes, "execStdinBytes": vm.MaxStdinBytes, "execOutputBytes": vm.MaxOutputBytes,
-		"execDefaultTimeoutSeconds": int64(vm.DefaultExecTimeout / time.Second),
-		"execMaxTimeoutSeconds":     int64(vm.MaxExecTimeout / time.Second),
-	})
 	return out
 }

@@ -1,0 +1,70 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/vm"
+)
+
+// Limits lists the limits and defaults of the API. A new one is one line here,
+// made from the constant that the code checks; what only the wiring knows
+// comes through Config.Limits.
+func Limits() []api.Limit {
+	return []api.Limit{
+		bytesLimit("body", MaxBodyBytes, api.CodePayloadTooLarge, "Body of a JSON request, unless another limit names its route."),
+		bytesLimit("exec.body", MaxExecBodyBytes, api.CodePayloadTooLarge, "Body of exec-await."),
+		period("body.patience", bodyPatience, api.CodeBadRequest, "Time in which the body of a JSON request must arrive."),
+		bytesLimit("header", maxHeaderBytes, "", "Line and headers of a request; a longer one is answered 431."),
+		characters("slug", vm.MaxSlugLength, api.CodeBadRequest, "Slug of a VM or snapshot."),
+		bytesLimit("displayName", vm.MaxDisplayName, api.CodeBadRequest, "Display name of a VM or snapshot."),
+		number("metadata.entries", vm.MaxMetadataEntries, api.CodeBadRequest, "Entries in the metadata of a VM."),
+		bytesLimit("metadata.length", vm.MaxMetadataLength, api.CodeBadRequest, "A key, or a value, of the metadata of a VM."),
+		number("fork.children", vm.MaxForkChildren, api.CodeBadRequest, "Children of one fork."),
+		bytesLimit("exec.command", vm.MaxCommandBytes, api.CodeBadRequest, "A command line."),
+		bytesLimit("exec.stdin", vm.MaxStdinBytes, api.CodeBadRequest, "Input of a command, decoded."),
+		bytesLimit("exec.output", vm.MaxOutputBytes, "", "Each of stdout and stderr in an answer; more is cut off and marked."),
+		period("exec.timeout.default", vm.DefaultExecTimeout, "", "Time after which a command is killed if the request names none."),
+		period("exec.timeout.max", vm.MaxExecTimeout, api.CodeBadRequest, "Longest time that a command may be given."),
+	}
+}
+
+func number(name string, n int64, code api.Code, text string) api.Limit {
+	return api.Limit{Name: name, Value: n, Unit: api.UnitCount, Code: code, Description: text}
+}
+
+func characters(name string, n int64, code api.Code, text string) api.Limit {
+	return api.Limit{Name: name, Value: n, Unit: api.UnitCharacters, Code: code, Description: text}
+}
+
+func bytesLimit(name string, n int64, code api.Code, text string) api.Limit {
+	return api.Limit{Name: name, Value: n, Unit: api.UnitBytes, Code: code, Description: text}
+}
+
+// period is a limit of time, in seconds if those are whole.
+func period(name string, d time.Duration, code api.Code, text string) api.Limit {
+	l := api.Limit{Name: name, Value: d.Milliseconds(), Unit: api.UnitMilliseconds, Code: code, Description: text}
+	if d%time.Second == 0 {
+		l.Value, l.Unit = int64(d/time.Second), api.UnitSeconds
+	}
+	return l
+}
+
+func (s *server) limitRoutes() []route {
+	return []route{
+		handle(Operation{
+			Method: "GET", Path: "/v5/limits", ID: "listLimits", Status: 200,
+			Summary:     "List every limit and default of the API.",
+			Description: "Each has a stable name, a value with its unit, and the code of the error that exceeding it gives.",
+		}, s.listLimits),
+	}
+}
+
+func (s *server) listLimits(context.Context, call[none]) (api.LimitList, error) {
+	list := slices.Concat(Limits(), s.limits)
+	slices.SortFunc(list, func(a, b api.Limit) int { return cmp.Compare(a.Name, b.Name) })
+	return api.LimitList{Limits: list}, nil
+}
