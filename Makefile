@@ -23,7 +23,7 @@ LINT       = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .PHONY: help
 help: ## Show this text
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: setup build ## Set up what is missing, then fork a live VM into three
@@ -38,6 +38,11 @@ bench: setup build images ## Measure create, fork, resume and memory; print p50 
 .PHONY: setup
 setup: ## Install the packages that are missing (apt)
 	@scripts/setup.sh
+
+.PHONY: compat-client
+compat-client: ## Install the reference client, pinned, into the cache (npm)
+	@scripts/setup.sh compat
+	@scripts/compat.sh
 
 .PHONY: build
 build: bin/pando bin/pando-agent ## Build bin/pando and bin/pando-agent
@@ -69,15 +74,25 @@ clean: ## Remove what the build made (not the image cache)
 ##@ Test
 
 .PHONY: test
-test: setup build images race vm-test ## Everything: set up, build, unit tests with the race detector, tests with real VMs
+test: setup build images compat-client race vm-test ## Everything: set up, build, unit tests with the race detector, tests with real VMs
 
 .PHONY: race
 race: $(COWRAM) $(AGENT) ## Unit tests with the race detector
 	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v '^github.com/pandovm/pando/test/')
 
 .PHONY: vm-test
-vm-test: build images ## Tests with real VMs
+vm-test: build images compat-client ## Tests with real VMs
 	$(GO) test -count=1 -p 1 -timeout 30m ./test/...
+
+.PHONY: compat
+compat: build images compat-client ## The reference client, SDK and command line, against a real daemon
+	$(GO) test -count=1 -timeout 30m ./test/compat
+
+.PHONY: compat-latest
+compat-latest: build images ## The same with the newest published client: reports, never fails
+	@scripts/setup.sh compat
+	-@scripts/compat.sh latest
+	-PANDO_COMPAT=latest $(GO) test -count=1 -timeout 30m ./test/compat
 
 .PHONY: fuzz
 fuzz: $(COWRAM) $(AGENT) ## Fuzz every parser of outside bytes for FUZZTIME each

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian or Ubuntu packages that building, testing and running
-# Pando need, those that are missing only. It asks no server when all are there.
+# Pando need, those that are missing only; with the argument "compat" also what
+# the reference client in test/compat needs. It asks no server when all are there.
 set -euo pipefail
 
 # What is needed, as package:proof. The proof is a command, or a file if it
@@ -22,8 +23,17 @@ readonly NEEDS=(
 	shellcheck:shellcheck
 )
 
+readonly COMPAT_NEEDS=(
+	nodejs:node
+	npm:npm
+)
+
 # The first Go that can fetch the toolchain that go.mod asks for.
 readonly OLDEST_GO=1.21
+
+# The first Node.js on which the reference client's command line starts; it
+# reads files with a function that older ones lack.
+readonly OLDEST_NODE=20
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -46,10 +56,18 @@ go_works() {
 	[ "$(printf '%s\n' "$OLDEST_GO" "$version" | sort -V | head -n1)" = "$OLDEST_GO" ]
 }
 
+node_works() {
+	local version
+	version=$(node --version 2>/dev/null) || return 1
+	version=${version#v}
+	[ "${version%%.*}" -ge "$OLDEST_NODE" ]
+}
+
 # missing prints the packages whose proof is not there, one a line.
 missing() {
-	local need
-	for need in "${NEEDS[@]}"; do
+	local need needs=("${NEEDS[@]}")
+	[ "$1" != compat ] || needs+=("${COMPAT_NEEDS[@]}")
+	for need in "${needs[@]}"; do
 		present "${need#*:}" || printf '%s\n' "${need%%:*}"
 	done
 	go_works || printf 'golang-go\n'
@@ -98,8 +116,9 @@ apt_get() {
 
 main() {
 	local packages
-	mapfile -t packages < <(missing)
+	mapfile -t packages < <(missing "$1")
 	if [ "${#packages[@]}" = 0 ]; then
+		tools_work "$1"
 		return
 	fi
 	command -v apt-get >/dev/null || die "install these by hand, this host has no apt-get: ${packages[*]}"
@@ -107,7 +126,14 @@ main() {
 	apt_get update
 	say "2/2 installing ${packages[*]}"
 	apt_get install --no-install-recommends "${packages[@]}"
-	go_works || die "Go is missing or older than $OLDEST_GO; install Go and put it on PATH"
+	tools_work "$1"
 }
 
-main
+# tools_work ends with an error if the distribution's tools are too old.
+tools_work() {
+	go_works || die "Go is missing or older than $OLDEST_GO; install Go and put it on PATH"
+	[ "$1" != compat ] || node_works ||
+		die "Node.js is missing or older than $OLDEST_NODE; install Node.js with npm and put it on PATH (Debian 13 has it)"
+}
+
+main "${1:-}"
