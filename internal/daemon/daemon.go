@@ -15,6 +15,7 @@ import (
 	"github.com/pandovm/pando/internal/httpapi"
 	"github.com/pandovm/pando/internal/image"
 	"github.com/pandovm/pando/internal/node"
+	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/store"
 	"github.com/pandovm/pando/internal/vm"
@@ -72,14 +73,19 @@ func announce(log *slog.Logger, addr net.Addr, keyPath string) {
 	}
 }
 
+// backgroundGrace is how long work may take whose client was told to ask later.
+// It follows after requestGrace.
+const backgroundGrace = 5 * time.Second
+
 // process is the wired daemon.
 type process struct {
-	node     *node.Node
-	store    *store.Store
-	manager  *vm.Manager
-	handler  http.Handler
-	watching context.CancelFunc
-	watched  chan struct{}
+	background *operation.Background
+	node       *node.Node
+	store      *store.Store
+	manager    *vm.Manager
+	handler    http.Handler
+	watching   context.CancelFunc
+	watched    chan struct{}
 }
 
 // build opens and connects everything, and brings records and VMs in line.
@@ -96,7 +102,7 @@ func build(ctx context.Context, o Options, key string) (*process, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	p := &process{node: n, store: s}
+	p := &process{background: operation.NewBackground(), node: n, store: s}
 	images := h.imageService(o.Cache, o.Log)
 	shelf := image.NewShelf(images, n, s, time.Now)
 	p.manager = vm.NewManager(vm.Deps{
@@ -105,8 +111,9 @@ func build(ctx context.Context, o Options, key string) (*process, error) {
 	})
 	p.handler, err = httpapi.New(httpapi.Config{
 		VMs: p.manager, Snapshots: snapshot.NewService(s, n, shelf.Canonical), Images: images, APIKey: key,
-		Status: api.Status{Status: "ok", Version: o.Version, Accelerator: string(h.qemu.Accel)},
-		Now:    time.Now, Log: o.Log,
+		Status:     api.Status{Status: "ok", Version: o.Version, Accelerator: string(h.qemu.Accel)},
+		Background: p.background, Keys: operation.NewKeys(s, time.Now),
+		Now: time.Now, Log: o.Log,
 	})
 	if err == nil {
 		err = p.manager.Recover(ctx)
@@ -135,9 +142,11 @@ func (p *process) watch(ctx context.Context) {
 
 // close ends the daemon's work; VMs run on unless they are to be stopped.
 func (p *process) close(ctx context.Context, stopVMs bool) error {
-	var err error
+	grace, cancel := context.WithTimeout(ctx, backgroundGrace)
+	defer cancel()
+	err := p.background.Close(grace)
 	if stopVMs {
-		err = p.manager.StopAll(ctx)
+		err = errors.Join(err, p.manager.StopAll(ctx))
 	}
 	if p.watching != nil {
 		p.watching()

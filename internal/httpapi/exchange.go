@@ -24,6 +24,9 @@ type exchange struct {
 	route  string
 	status int
 	bytes  int64
+	// background is the id of the background request that the answer is about,
+	// replays the id of the request whose answer is given again.
+	background, replays string
 	// err is what the request failed with.
 	err error
 }
@@ -117,6 +120,12 @@ func (s *server) logExchange(e *exchange, r *http.Request) {
 		slog.String("request_id", e.id), slog.String("method", r.Method), slog.String("route", e.route),
 		slog.String("path", r.URL.EscapedPath()), slog.Int("status", e.status), slog.Int64("bytes", e.bytes),
 		slog.Float64("duration_ms", float64(s.now().Sub(e.start).Microseconds())/1000), slog.String("remote", r.RemoteAddr),
+	}
+	if e.background != "" {
+		attrs = append(attrs, slog.String("background_id", e.background))
+	}
+	if e.replays != "" {
+		attrs = append(attrs, slog.String("replays", e.replays))
 	}
 	if e.err != nil {
 		attrs = append(attrs, slog.String("code", string(problem(e.err, e.id).Code)), slog.Any("error", e.err))

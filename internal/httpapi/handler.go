@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/vm"
 )
@@ -49,6 +50,9 @@ type Config struct {
 	APIKey string
 	// Status is the answer of GET /status.
 	Status api.Status
+	// Background and Keys keep what outlives the connection of a request.
+	Background *operation.Background
+	Keys       *operation.Keys
 	// Limits are shown by GET /v5/limits beside those of the API itself.
 	Limits []api.Limit
 	Now    func() time.Time
@@ -56,15 +60,17 @@ type Config struct {
 }
 
 type server struct {
-	vms       VMs
-	snapshots Snapshots
-	images    Images
-	keyDigest [sha256.Size]byte
-	status    api.Status
-	limits    []api.Limit
-	now       func() time.Time
-	log       *slog.Logger
-	mux       *http.ServeMux
+	vms        VMs
+	snapshots  Snapshots
+	images     Images
+	keyDigest  [sha256.Size]byte
+	status     api.Status
+	limits     []api.Limit
+	background *operation.Background
+	keys       *operation.Keys
+	now        func() time.Time
+	log        *slog.Logger
+	mux        *http.ServeMux
 }
 
 // New returns the handler of the whole API. It refuses an empty key: a daemon
@@ -74,7 +80,7 @@ func New(c Config) (http.Handler, error) {
 		return nil, errors.New("build http api: the api key is empty")
 	}
 	s := &server{
-		vms: c.VMs, snapshots: c.Snapshots, images: c.Images, status: c.Status, limits: c.Limits,
+		vms: c.VMs, snapshots: c.Snapshots, images: c.Images, status: c.Status, limits: c.Limits, background: c.Background, keys: c.Keys,
 		keyDigest: sha256.Sum256([]byte(c.APIKey)), now: c.Now, log: c.Log, mux: http.NewServeMux(),
 	}
 	s.mount(s.routes())

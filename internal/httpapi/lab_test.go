@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +20,9 @@ import (
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/httpapi"
+	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
+	"github.com/pandovm/pando/internal/store"
 	"github.com/pandovm/pando/internal/vm"
 )
 
@@ -123,7 +127,25 @@ func newLab(t *testing.T) *lab {
 
 func newHandler(tb testing.TB, l *lab) http.Handler {
 	tb.Helper()
+	records, err := store.Open(tb.Context(), filepath.Join(tb.TempDir(), "pando.db"), moment)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return newHandlerOn(tb, l, records)
+}
+
+func newHandlerOn(tb testing.TB, l *lab, records *store.Store) http.Handler {
+	tb.Helper()
+	background := operation.NewBackground()
+	tb.Cleanup(func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := errors.Join(background.Close(ended), records.Close()); err != nil {
+			tb.Error(err)
+		}
+	})
 	h, err := httpapi.New(httpapi.Config{
+		Background: background, Keys: operation.NewKeys(records, moment),
 		VMs: l.vms, Snapshots: l.snapshots, Images: l.images, APIKey: key,
 		Status: api.Status{Status: "ok", Version: "1.2.3", Accelerator: "tcg"},
 		Limits: []api.Limit{{Name: "wiring", Value: 7, Unit: api.UnitCount, Description: "A limit that the wiring adds."}},

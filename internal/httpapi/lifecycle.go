@@ -2,8 +2,11 @@ package httpapi
 
 import (
 	"context"
+	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/vm"
 )
 
@@ -25,18 +28,18 @@ func (s *server) lifecycleRoutes() []route {
 			Summary:     "Shut a VM down.",
 			Description: "The disk is kept. A paused VM loses its saved memory.",
 		}, s.transition(func(ctx context.Context, ref string) (vm.VM, error) { return s.vms.Stop(ctx, ref) })),
-		handle(Operation{
+		handleOnce(Operation{
 			Method: "POST", Path: "/v5/vms/{id}/fork", ID: "forkVM", Status: 200, Errors: changes,
 			Summary: "Fork a running VM into exact running copies.",
 			Description: "One capture, then every child continues from that moment. " +
 				"A child that fails has an error in its place; the others are not affected.",
-		}, s.forkVM),
-		handle(Operation{
+		}, s.forkVM, s.findForks),
+		handleOnce(Operation{
 			Method: "POST", Path: "/v5/vms/{id}/snapshot", ID: "snapshotVM", Status: 200, Errors: changes,
 			Summary:     "Save a running or paused VM as a snapshot.",
 			Description: "The VM goes on as it was. The snapshot can be used at once.",
 			Unsupported: []string{"autoDeleteSeconds", "ttlSeconds"},
-		}, s.snapshotVM),
+		}, s.snapshotVM, s.findSnapshot),
 	}
 }
 
@@ -54,12 +57,8 @@ func (s *server) transition(change func(context.Context, string) (vm.VM, error))
 
 func (s *server) forkVM(ctx context.Context, c call[api.ForkVMRequest]) (api.ForkVMResponse, error) {
 	b := c.body
-	count := 1
-	if b.Count != nil {
-		count = *b.Count
-	}
 	out, err := s.vms.Fork(ctx, c.ref, vm.ForkParams{
-		Count: count, Slug: orZero(b.Slug), DisplayName: orZero(b.DisplayName), Metadata: b.Metadata, Identity: b.Identity,
+		Count: forkCount(b), Seed: c.seed, Slug: orZero(b.Slug), DisplayName: orZero(b.DisplayName), Metadata: b.Metadata, Identity: b.Identity,
 	})
 	if err != nil {
 		return api.ForkVMResponse{}, err
@@ -69,6 +68,41 @@ func (s *server) forkVM(ctx context.Context, c call[api.ForkVMRequest]) (api.For
 		resp.Forks = append(resp.Forks, s.forkObject(ctx, child))
 	}
 	return resp, nil
+}
+
+func forkCount(b api.ForkVMRequest) int {
+	if b.Count == nil {
+		return 1
+	}
+	return *b.Count
+}
+
+// findForks returns the children of a fork whose daemon was killed before it
+// could answer, each in its place.
+func (s *server) findForks(ctx context.Context, c call[api.ForkVMRequest]) (api.ForkVMResponse, bool, error) {
+	found, resp := false, api.ForkVMResponse{}
+	for i := range min(forkCount(c.body), vm.MaxForkChildren) {
+		child := vm.ForkedChild{}
+		child.VM, child.Err = s.vms.Get(ctx, vm.VMID(c.seed, i))
+		switch {
+		case child.Err == nil:
+			found = true
+		case notFound(child.Err):
+			child.Err = &fault.Error{
+				Code: api.CodeUnavailable, Reason: api.ReasonInterrupted, Message: "the daemon was ended before this child was made",
+				Remedy: "fork again for more children",
+			}
+		default:
+			return resp, false, child.Err
+		}
+		resp.Forks = append(resp.Forks, s.forkObject(ctx, child))
+	}
+	return resp, found, nil
+}
+
+func notFound(err error) bool {
+	f := fault.As(err)
+	return f != nil && f.Code == api.CodeNotFound
 }
 
 func (s *server) forkObject(ctx context.Context, child vm.ForkedChild) api.Fork {
@@ -85,11 +119,27 @@ func (s *server) forkObject(ctx context.Context, child vm.ForkedChild) api.Fork 
 
 func (s *server) snapshotVM(ctx context.Context, c call[api.CreateSnapshotRequest]) (api.CreateSnapshotResponse, error) {
 	b := c.body
-	r, pause, err := s.vms.Snapshot(ctx, c.ref, vm.SnapshotParams{Slug: orZero(b.Slug), DisplayName: orZero(b.DisplayName)})
+	r, pause, err := s.vms.Snapshot(ctx, c.ref, vm.SnapshotParams{
+		Slug: orZero(b.Slug), DisplayName: orZero(b.DisplayName), Seed: c.seed,
+	})
 	if err != nil {
 		return api.CreateSnapshotResponse{}, err
 	}
+	return snapshotResponse(r, pause), nil
+}
+
+func snapshotResponse(r snapshot.Snapshot, pause time.Duration) api.CreateSnapshotResponse {
 	return api.CreateSnapshotResponse{
 		SnapshotID: r.ID, SourceVMID: r.SourceVMID, Snapshot: snapshotObject(r), PauseMs: milliseconds(pause),
-	}, nil
+	}
+}
+
+// findSnapshot returns the snapshot of a daemon that was killed before it could
+// answer.
+func (s *server) findSnapshot(ctx context.Context, c call[api.CreateSnapshotRequest]) (api.CreateSnapshotResponse, bool, error) {
+	r, err := s.snapshots.Get(ctx, vm.SnapshotID(c.seed))
+	if notFound(err) {
+		return api.CreateSnapshotResponse{}, false, nil
+	}
+	return snapshotResponse(r, 0), err == nil, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/vm"
 )
 
@@ -24,6 +25,14 @@ func Limits() []api.Limit {
 		number("metadata.entries", vm.MaxMetadataEntries, api.CodeBadRequest, "Entries in the metadata of a VM."),
 		bytesLimit("metadata.length", vm.MaxMetadataLength, api.CodeBadRequest, "A key, or a value, of the metadata of a VM."),
 		number("fork.children", vm.MaxForkChildren, api.CodeBadRequest, "Children of one fork."),
+		period("background.keep", operation.DefaultKeepResult, api.CodeNotFound, "Time for which the answer of a background request is kept."),
+		period("background.after", operation.MaxBackgroundAfter, api.CodeBadRequest, "Longest wait in line that a background header may ask for."),
+		number("background.requests", operation.MaxBackground, "", "Background requests under way or kept; beyond it answers come in line."),
+		bytesLimit("background.result", operation.MaxResultBytes, api.CodeBackgroundResultUnstorable, "One kept answer of a background request."),
+		bytesLimit("background.results", operation.MaxKeptBytes, api.CodeBackgroundResultUnstorable, "All kept answers of background requests."),
+		period("idempotency.keep", operation.DefaultKeepKey, "", "Time for which an Idempotency-Key stands for its answer."),
+		characters("idempotency.key", operation.MaxKeyLength, api.CodeBadRequest, "An Idempotency-Key."),
+		bytesLimit("idempotency.answer", operation.MaxKeptAnswer, "", "An answer kept for an Idempotency-Key; a larger one is made anew from what exists."),
 		bytesLimit("exec.command", vm.MaxCommandBytes, api.CodeBadRequest, "A command line."),
 		bytesLimit("exec.stdin", vm.MaxStdinBytes, api.CodeBadRequest, "Input of a command, decoded."),
 		bytesLimit("exec.output", vm.MaxOutputBytes, "", "Each of stdout and stderr in an answer; more is cut off and marked."),

@@ -29,6 +29,9 @@ type Operation struct {
 	Query   []Parameter
 	// Request is the type of the body, nil if the route takes none.
 	Request reflect.Type
+	// JSON routes are answered from one decoded request, so a client may ask for
+	// the answer later. Once routes take an Idempotency-Key too.
+	JSON, Once bool
 	// Lenient bodies may have fields that nobody knows.
 	Lenient bool
 	// Unsupported are fields of the reference that this version cannot honour:
@@ -53,8 +56,11 @@ type Parameter struct {
 	Minimum int64
 }
 
+// route is an operation and what answers it: decode reads the request and
+// returns the work, or handler does everything itself.
 type route struct {
 	Operation
+	decode  func(w http.ResponseWriter, r *http.Request) (work, error)
 	handler handlerFunc
 }
 
@@ -68,7 +74,7 @@ func Operations() []Operation {
 }
 
 func (s *server) routes() []route {
-	return slices.Concat(s.systemRoutes(), s.limitRoutes(), s.vmRoutes(), s.lifecycleRoutes(), s.execRoutes(), s.snapshotRoutes(), s.imageRoutes())
+	return slices.Concat(s.systemRoutes(), s.backgroundRoutes(), s.limitRoutes(), s.vmRoutes(), s.lifecycleRoutes(), s.execRoutes(), s.snapshotRoutes(), s.imageRoutes())
 }
 
 // mount fills the mux. A path without its method is a handler of its own, so
@@ -103,6 +109,9 @@ func (s *server) guard(rt route) http.Handler {
 			if err := s.authenticate(r); err != nil {
 				return err
 			}
+		}
+		if rt.decode != nil {
+			return s.answerJSON(e, r, rt)
 		}
 		return rt.handler(e, r)
 	})

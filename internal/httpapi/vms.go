@@ -10,14 +10,14 @@ import (
 
 func (s *server) vmRoutes() []route {
 	return []route{
-		handle(Operation{
+		handleOnce(Operation{
 			Method: "POST", Path: "/v5/vms", ID: "createVM", Status: 201,
 			Summary: "Create a VM from a snapshot or a base image.",
 			Description: "Answers once the guest has confirmed its clock, entropy and identity. " +
 				"A VM made from a snapshot goes on with the processes that ran in it.",
 			Lenient: true, Unsupported: unsupportedInCreate(),
 			Errors: []api.Code{api.CodeBadRequest, api.CodeNotFound, api.CodeConflict, api.CodeVMNonResponsive, api.CodeUnavailable},
-		}, s.createVM),
+		}, s.createVM, s.findCreated),
 		handle(Operation{
 			Method: "GET", Path: "/v5/vms", ID: "listVMs", Status: 200,
 			Summary: "List VMs, newest first, and count them by state.",
@@ -71,12 +71,25 @@ func (s *server) createVM(ctx context.Context, c call[api.CreateVMRequest]) (api
 	}
 	v, err := s.vms.Create(ctx, vm.CreateParams{
 		SnapshotRef: orZero(b.SnapshotID), Slug: orZero(b.Slug), DisplayName: orZero(b.DisplayName),
-		Metadata: b.Metadata, Identity: b.Identity,
+		Metadata: b.Metadata, Identity: b.Identity, Seed: c.seed,
 	})
 	if err != nil {
 		return api.VM{}, err
 	}
 	return s.viewVM(ctx, v)
+}
+
+// findCreated returns the VM of a daemon that was killed before it could answer.
+func (s *server) findCreated(ctx context.Context, c call[api.CreateVMRequest]) (api.VM, bool, error) {
+	v, err := s.vms.Get(ctx, vm.VMID(c.seed, 0))
+	if notFound(err) {
+		return api.VM{}, false, nil
+	}
+	if err != nil {
+		return api.VM{}, false, err
+	}
+	out, err := s.viewVM(ctx, v)
+	return out, err == nil, err
 }
 
 func (s *server) listVMs(ctx context.Context, c call[none]) (api.VMList, error) {

@@ -14,6 +14,8 @@ import (
 type SnapshotParams struct {
 	Slug        string
 	DisplayName string
+	// Seed is where the snapshot's id comes from; empty means a random one.
+	Seed string
 }
 
 // Snapshot saves a running or paused VM, which goes on as it was. It returns
@@ -53,7 +55,7 @@ func (m *Manager) capture(ctx context.Context, v VM, p SnapshotParams) (snapshot
 func (m *Manager) snapshotOf(v VM, p SnapshotParams) snapshot.Snapshot {
 	now := m.now()
 	return snapshot.Snapshot{
-		ID: newSnapshotID(), Slug: p.Slug, DisplayName: p.DisplayName,
+		ID: SnapshotID(p.Seed), Slug: p.Slug, DisplayName: p.DisplayName,
 		SourceVMID: v.ID, SourceVMSlug: v.Slug, SourceVMDisplayName: v.DisplayName,
 		Resources: v.Resources, Image: v.Image, Ancestry: append([]string{v.ID}, v.Ancestry...),
 		CreatedAt: now, UpdatedAt: now,

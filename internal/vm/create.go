@@ -19,6 +19,8 @@ type CreateParams struct {
 	Metadata    map[string]string
 	// Identity is "new" unless it says "keep".
 	Identity api.Identity
+	// Seed is where the VM's id comes from; empty means a random one.
+	Seed string
 }
 
 func (p CreateParams) check() error {
@@ -58,7 +60,7 @@ func (m *Manager) Create(ctx context.Context, p CreateParams) (VM, error) {
 func (m *Manager) fromSnapshot(s snapshot.Snapshot, p CreateParams) VM {
 	now := m.now()
 	return VM{
-		ID: newVMID(), Slug: p.Slug, DisplayName: p.DisplayName, State: api.StateStarting,
+		ID: VMID(p.Seed, 0), Slug: p.Slug, DisplayName: p.DisplayName, State: api.StateStarting,
 		Resources: s.Resources, SnapshotID: s.ID, SnapshotSlug: s.Slug, Image: s.Image,
 		Ancestry: s.Ancestry, Generation: 1, Metadata: maps.Clone(p.Metadata),
 		CreatedAt: now, UpdatedAt: now,

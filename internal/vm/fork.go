@@ -19,6 +19,8 @@ type ForkParams struct {
 	// Metadata of the children; nil means the source's.
 	Metadata map[string]string
 	Identity api.Identity
+	// Seed is where the children's ids come from, in order; empty means random ones.
+	Seed string
 }
 
 func (p ForkParams) check() error {
@@ -105,7 +107,7 @@ func (m *Manager) children(source VM, p ForkParams) []VM {
 	children := make([]VM, p.Count)
 	for i := range children {
 		children[i] = VM{
-			ID: newVMID(), DisplayName: p.DisplayName, State: api.StateStarting,
+			ID: VMID(p.Seed, i), DisplayName: p.DisplayName, State: api.StateStarting,
 			Resources: source.Resources, Image: source.Image,
 			ParentID: source.ID, Ancestry: append([]string{source.ID}, source.Ancestry...),
 			Generation: 1, Metadata: maps.Clone(p.Metadata), CreatedAt: now, UpdatedAt: now,

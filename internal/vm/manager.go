@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/snapshot"
@@ -132,10 +130,6 @@ func (m *Manager) confirmed(ctx context.Context, id string, r Running) (VM, erro
 		return nil
 	})
 }
-
-func newVMID() string { return "vm-" + uuid.NewString() }
-
-func newSnapshotID() string { return "sh-" + uuid.NewString() }
 
 // hostname is what the guest calls itself: the slug, else a short form of the id.
 func (v VM) hostname() string {

@@ -10,16 +10,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/httpapi"
+	"github.com/pandovm/pando/internal/operation"
 )
 
 const about = `Pando gives programs real computers: full Linux VMs that are created from snapshots and forked while they run.
 
 Errors are always an Error object; its code is stable and has one HTTP status. An id in a path may be a slug. ` +
 	`The header X-Request-Id is echoed, or made up, on every answer and names the request in the daemon's log. ` +
-	`The header x-freestyle-background-after-secs is accepted; every answer comes inline.`
+	`With the header x-freestyle-background-after-secs, a request that lasts longer than that many seconds is answered 202 and goes on; ` +
+	`its answer is fetched from /v5/background-requests/{id}. ` +
+	`With an Idempotency-Key, a request that makes things can be repeated: it is carried out once and answered alike for 24 hours.`
 
 // Document makes the document, ready to be served: indented JSON with a final
 // newline. The comments are those of package api.
@@ -38,6 +42,7 @@ func Document(ops []httpapi.Operation, c *Comments) ([]byte, error) {
 		paths[op.Path][strings.ToLower(op.Method)] = s.operation(op)
 	}
 	s.of(reflect.TypeFor[api.Error]())
+	s.of(reflect.TypeFor[api.BackgroundRequest]())
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -49,6 +54,8 @@ func Document(ops []httpapi.Operation, c *Comments) ([]byte, error) {
 		"x-limits": overview(),
 		"components": map[string]any{
 			"schemas":         s.done,
+			"parameters":      headerParameters(),
+			"responses":       map[string]any{"Accepted": accepted()},
 			"securitySchemes": map[string]any{"apiKey": map[string]any{"type": "http", "scheme": "bearer"}},
 		},
 	})
@@ -94,8 +101,43 @@ func tag(path string) string {
 	return "daemon"
 }
 
+// headerParameters are the headers that many operations take.
+func headerParameters() map[string]any {
+	return map[string]any{
+		"backgroundAfter": map[string]any{
+			"name": "x-freestyle-background-after-secs", "in": "header",
+			"description": "Answer 202 if the work lasts longer than this many seconds, and go on with it.",
+			"schema":      schema{"type": "integer", "minimum": 0, "maximum": int64(operation.MaxBackgroundAfter / time.Second)},
+		},
+		"idempotencyKey": map[string]any{
+			"name": "Idempotency-Key", "in": "header",
+			"description": "Names the request, so that repeating it makes nothing twice and gets the same answer for 24 hours. " +
+				"A repetition that comes while the first is under way waits for it. Another request with the same key is a CONFLICT. " +
+				"Refusals with 409 and 429, and failures with 5xx, are not remembered. A replayed answer has the header Idempotency-Replayed.",
+			"schema": schema{"type": "string", "minLength": 1, "maxLength": operation.MaxKeyLength, "pattern": "^[!-~]+$"},
+		},
+	}
+}
+
+// accepted is the answer to a request that goes on without its client.
+func accepted() map[string]any {
+	return map[string]any{
+		"description": "The work goes on; fetch its answer later.",
+		"headers": map[string]any{"x-freestyle-background-request-id": map[string]any{
+			"description": "The id of the background request.", "schema": schema{"type": "string"},
+		}},
+		"content": jsonContent(schema{"$ref": "#/components/schemas/BackgroundRequest"}),
+	}
+}
+
 func parameters(op httpapi.Operation) []any {
 	var list []any
+	if op.JSON {
+		list = append(list, map[string]any{"$ref": "#/components/parameters/backgroundAfter"})
+	}
+	if op.Once {
+		list = append(list, map[string]any{"$ref": "#/components/parameters/idempotencyKey"})
+	}
 	if strings.Contains(op.Path, "{id}") {
 		list = append(list, map[string]any{
 			"name": "id", "in": "path", "required": true, "schema": schema{"type": "string"},
@@ -137,6 +179,9 @@ func (s *schemas) responses(op httpapi.Operation) map[string]any {
 		success["content"] = jsonContent(s.of(op.Response))
 	}
 	out := map[string]any{strconv.Itoa(op.Status): success}
+	if op.JSON {
+		out["202"] = map[string]any{"$ref": "#/components/responses/Accepted"}
+	}
 	byStatus := map[int][]string{}
 	for _, code := range errorCodes(op) {
 		status := httpapi.StatusOf(code)
@@ -156,6 +201,9 @@ func (s *schemas) responses(op httpapi.Operation) map[string]any {
 func errorCodes(op httpapi.Operation) []api.Code {
 	codes := slices.Clone(op.Errors)
 	codes = append(codes, api.CodeBadRequest, api.CodeInternal)
+	if op.Once {
+		codes = append(codes, api.CodeConflict)
+	}
 	if !op.Keyless {
 		codes = append(codes, api.CodeMissingCredentials, api.CodeInvalidAPIKey)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/vm"
 )
@@ -23,6 +24,7 @@ type Store interface {
 	vm.Repository
 	vm.Journal
 	snapshot.Repository
+	operation.Records
 }
 
 // Opener returns a store over the records in dir, which lives as long as the
@@ -87,6 +89,11 @@ func Run(t *testing.T, open Opener) {
 		"Snapshot/delete":            snapshotDelete,
 		"Snapshot/list":              snapshotList,
 		"Intents/life":               intentLife,
+		"Keys/life":                  keyLife,
+		"Keys/owners":                keyOwners,
+		"Keys/an answer of nothing":  keyEmptyAnswer,
+		"Keys/expiry":                keyExpiry,
+		"Keys/one claims":            keyRace,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,12 +117,22 @@ func reopen(t *testing.T, open Opener) {
 	must(t, s.InsertVM(t.Context(), v))
 	must(t, s.InsertSnapshot(t.Context(), r))
 	must(t, s.BeginIntent(t.Context(), vm.Intent{ID: "in-1", Kind: vm.IntentDelete, VMID: "vm-1"}))
+	answer := anAnswer()
+	key := operation.Record{Owner: "acct", Key: "k", Fingerprint: "f", Seed: "s", CreatedAt: clock.Now(), Answer: &answer}
+	_, _, err := s.ClaimKey(t.Context(), key, never())
+	must(t, err)
+	must(t, s.AnswerKey(t.Context(), "acct", "k", answer))
 	done()
 
 	s, done = open(t, dir, clock.Now)
 	defer done()
 	equal(t, value(s.FindVM(t.Context(), "vm-1"))(t), v)
 	equal(t, value(s.FindSnapshot(t.Context(), "sh-1"))(t), r)
+	kept, claimed, err := s.ClaimKey(t.Context(), operation.Record{Owner: "acct", Key: "k"}, never())
+	must(t, err)
+	if equal(t, kept, key); claimed {
+		t.Error("the key was free after reopening")
+	}
 	if intents := value(s.OpenIntents(t.Context()))(t); len(intents) != 1 {
 		t.Errorf("open intents after reopening: %v, want one", intents)
 	}
