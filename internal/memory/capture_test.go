@@ -45,9 +45,10 @@ func TestCaptureStats(t *testing.T) {
 	if stats != want {
 		t.Errorf("got %+v, want %+v", stats, want)
 	}
+	restore(t, startVictim, dir, "reader", store, m, root.model).compare(t)
+	// This one is not read: on some kernels reading untouched memory makes it
+	// the process's own, zero as it is.
 	child := restore(t, startVictim, dir, "child", store, m, root.model)
-	child.compare(t)
-	// Reading everything makes nothing its own.
 	if again, stats := child.capture(t, store, "child"); stats.WrittenBytes != 0 || len(again.Layers) != 1 {
 		t.Errorf("an unchanged child: %+v", stats)
 	}
@@ -80,15 +81,16 @@ func TestDeepAncestry(t *testing.T) {
 			}
 		}
 		next := restore(t, startVictim, dir, name, store, m, w.model)
+		w.compare(t)
 		w.stop()
 		if i > 0 {
 			if err := store.Drop(fmt.Sprint("generation-", i-1)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		next.compare(t)
 		w = next
 	}
+	w.compare(t)
 	if full != 2 {
 		t.Errorf("%d captures were full, want 2", full)
 	}
