@@ -53,6 +53,10 @@ const (
 	ReasonWrongState Reason = "wrong_state"
 	// ReasonSlugTaken: another VM or snapshot has the slug.
 	ReasonSlugTaken Reason = "slug_taken"
+	// ReasonPlacement: no host satisfies the placement rules.
+	ReasonPlacement Reason = "placement_unsatisfiable"
+	// ReasonRunBudgetSpent: the VM has run as long as maxRunTotalSeconds allows.
+	ReasonRunBudgetSpent Reason = "run_budget_spent"
 	// ReasonDiskFull: the disk of the host has no room.
 	ReasonDiskFull Reason = "disk_full"
 	// ReasonNoMemory: the host has not enough memory.

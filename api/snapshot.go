@@ -15,6 +15,8 @@ type Snapshot struct {
 	Slug *string `json:"slug"`
 	// DisplayName is a label for people.
 	DisplayName *string `json:"displayName"`
+	// AccountID is the owner: "pando" for base images; null while there are no accounts.
+	AccountID *string `json:"accountId"`
 	// Public is true for base images.
 	Public    bool      `json:"public"`
 	Resources Resources `json:"resources"`
@@ -24,6 +26,13 @@ type Snapshot struct {
 	Durable bool `json:"durable"`
 	// Bytes is what the capture itself wrote: the pages and blocks that no ancestor has.
 	Bytes int64 `json:"bytes"`
+	// AutoDeleteSeconds is how long after the last VM was created from it, or after the capture if none was, the snapshot
+	// is deleted; null means never.
+	AutoDeleteSeconds *int64 `json:"autoDeleteSeconds"`
+	// AutoDeleteFromPlan is true if AutoDeleteSeconds was not asked for but is the most that the account may have.
+	AutoDeleteFromPlan bool `json:"autoDeleteFromPlan"`
+	// TTLSeconds is how long after the capture the snapshot is deleted; null means never.
+	TTLSeconds *int64 `json:"ttlSeconds"`
 	// LastUsedAt is when a VM was last created from it; null if never.
 	LastUsedAt *time.Time `json:"lastUsedAt"`
 	// CreatedAt is the moment of the capture, UpdatedAt that of the record's last change.
@@ -44,6 +53,22 @@ type CreateSnapshotRequest struct {
 	Slug *string `json:"slug,omitempty"`
 	// DisplayName is a label for people.
 	DisplayName *string `json:"displayName,omitempty"`
+	// AutoDeleteSeconds deletes the snapshot so long after the last VM was created from it; omitted, null and -1 mean never.
+	AutoDeleteSeconds *int64 `json:"autoDeleteSeconds,omitempty"`
+	// TTLSeconds deletes the snapshot so long after the capture; omitted, null and -1 mean never.
+	TTLSeconds *int64 `json:"ttlSeconds,omitempty"`
+}
+
+// UpdateSnapshotRequest is the body of PATCH /v5/snapshots/{id}. What is omitted or null stays as it is.
+type UpdateSnapshotRequest struct {
+	// Slug is a name that is unique among snapshots; "" removes it.
+	Slug *string `json:"slug,omitempty"`
+	// DisplayName is a label for people; "" removes it.
+	DisplayName *string `json:"displayName,omitempty"`
+	// AutoDeleteSeconds deletes the snapshot so long after the last VM was created from it; -1 removes the limit.
+	AutoDeleteSeconds *int64 `json:"autoDeleteSeconds,omitempty"`
+	// TTLSeconds deletes the snapshot so long after the capture; -1 removes the limit.
+	TTLSeconds *int64 `json:"ttlSeconds,omitempty"`
 }
 
 // CreateSnapshotResponse is the answer to a snapshot.

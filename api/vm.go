@@ -62,6 +62,41 @@ type VM struct {
 	Generation int64 `json:"generation"`
 	// TotalRunSeconds is how long the VM has been running in all its runs.
 	TotalRunSeconds int64 `json:"totalRunSeconds"`
+	// IdleTimeoutSeconds is after how long without use a running VM is paused; null means never. Commands, file calls and
+	// terminal input are use, and so is a command that still runs; changing the VM's settings is not.
+	IdleTimeoutSeconds *int64 `json:"idleTimeoutSeconds"`
+	// AutoDeleteSeconds is after how long without running a VM is deleted; null means never, and 0 the moment it stops,
+	// though not when it pauses.
+	AutoDeleteSeconds *int64 `json:"autoDeleteSeconds"`
+	// AutoDeleteFromPlan is true if AutoDeleteSeconds was not asked for but is the most that the account may have.
+	AutoDeleteFromPlan bool `json:"autoDeleteFromPlan"`
+	// TTLSeconds is how long after its creation a VM is deleted, whatever it does; null means never.
+	TTLSeconds *int64 `json:"ttlSeconds"`
+	// MaxRunSeconds is after how long one run ends with a pause; null means never. Each start begins a new run.
+	MaxRunSeconds *int64 `json:"maxRunSeconds"`
+	// MaxRunTotalSeconds is how long a VM may run in all its runs; null means for ever. Once that is spent the VM is
+	// paused, and a start is a CONFLICT until the number is raised.
+	MaxRunTotalSeconds *int64 `json:"maxRunTotalSeconds"`
+	// NextPauseAt is when the VM will be paused if nobody uses it until then, and NextPauseReason the name of the timer
+	// that will do it, for example "idleTimeoutSeconds"; null if no timer runs. A timer that is held up by use does not run.
+	NextPauseAt     *time.Time `json:"nextPauseAt"`
+	NextPauseReason *string    `json:"nextPauseReason"`
+	// NextDeleteAt is when the VM will be deleted if nothing changes until then, and NextDeleteReason the name of the timer.
+	NextDeleteAt     *time.Time `json:"nextDeleteAt"`
+	NextDeleteReason *string    `json:"nextDeleteReason"`
+	// AutomaticRestart says that the VM is booted again from its disk after its process or its kernel has crashed; never
+	// after a poweroff, a stop or a pause.
+	AutomaticRestart bool `json:"automaticRestart"`
+	// CPUTimeSeconds is the processor time that the VM has used; null if it is not known.
+	CPUTimeSeconds *float64 `json:"cpuTimeSeconds"`
+	// PublicIPv6, EgressIPv4 and EgressIPv6 are the addresses that the VM has in the Internet: none yet.
+	PublicIPv6 *string `json:"publicIpv6"`
+	EgressIPv4 *string `json:"egressIpv4"`
+	EgressIPv6 *string `json:"egressIpv6"`
+	// LastNetworkActivity is when the VM's network was last used; null while VMs have none.
+	LastNetworkActivity *time.Time `json:"lastNetworkActivity"`
+	// Placement is what the VM's create asked for; null if it asked for nothing.
+	Placement *Placement `json:"placement"`
 	// Metadata is what the VM's owner noted on it.
 	Metadata map[string]string `json:"metadata"`
 	// Networks and VPCs list the private networks that the VM is attached to: none yet.
@@ -121,12 +156,72 @@ type CreateVMRequest struct {
 	Slug *string `json:"slug,omitempty"`
 	// DisplayName is a label for people.
 	DisplayName *string `json:"displayName,omitempty"`
+	// ReassignSlug takes Slug from the VM that has it once the new VM runs; that VM runs on without a slug.
+	ReassignSlug *bool `json:"reassignSlug,omitempty"`
 	// Metadata is noted on the VM; lists can be filtered by it.
 	Metadata map[string]string `json:"metadata,omitempty"`
+	// IdleTimeoutSeconds pauses the VM after so long without use; omitted, null and -1 mean never.
+	IdleTimeoutSeconds *int64 `json:"idleTimeoutSeconds,omitempty"`
+	// AutoDeleteSeconds deletes the VM after so long without running, 0 the moment it stops; omitted, null and -1 mean never.
+	AutoDeleteSeconds *int64 `json:"autoDeleteSeconds,omitempty"`
+	// TTLSeconds deletes the VM so long after its creation; omitted, null and -1 mean never.
+	TTLSeconds *int64 `json:"ttlSeconds,omitempty"`
+	// MaxRunSeconds pauses the VM when one run has lasted so long; omitted, null and -1 mean never.
+	MaxRunSeconds *int64 `json:"maxRunSeconds,omitempty"`
+	// MaxRunTotalSeconds pauses the VM for good when all its runs together have lasted so long; omitted, null and -1 mean never.
+	MaxRunTotalSeconds *int64 `json:"maxRunTotalSeconds,omitempty"`
+	// AutomaticRestart boots the VM again after a crash; omitted and null mean true.
+	AutomaticRestart *bool `json:"automaticRestart,omitempty"`
+	// Placement says which VMs this one must not share a host with; a rule that cannot be kept is a CONFLICT.
+	Placement *Placement `json:"placement,omitempty"`
 	// Firewall is required. Its rules must be empty: VMs have no network yet.
 	Firewall *Firewall `json:"firewall"`
 	// Identity is "new" (default) or "keep".
 	Identity Identity `json:"identity,omitempty"`
+}
+
+// UpdateVMRequest is the body of PATCH /v5/vms/{id}. What is omitted or null stays as it is.
+type UpdateVMRequest struct {
+	// Slug is a name that is unique among VMs; "" removes it.
+	Slug *string `json:"slug,omitempty"`
+	// ReassignSlug takes Slug from the VM that has it; that VM runs on without a slug.
+	ReassignSlug *bool `json:"reassignSlug,omitempty"`
+	// DisplayName is a label for people; "" removes it.
+	DisplayName *string `json:"displayName,omitempty"`
+	// IdleTimeoutSeconds pauses the VM after so long without use; -1 removes the limit.
+	IdleTimeoutSeconds *int64 `json:"idleTimeoutSeconds,omitempty"`
+	// AutoDeleteSeconds deletes the VM after so long without running, 0 the moment it stops; -1 removes the limit.
+	AutoDeleteSeconds *int64 `json:"autoDeleteSeconds,omitempty"`
+	// TTLSeconds deletes the VM so long after its creation; -1 removes the limit.
+	TTLSeconds *int64 `json:"ttlSeconds,omitempty"`
+	// MaxRunSeconds pauses the VM when one run has lasted so long; -1 removes the limit.
+	MaxRunSeconds *int64 `json:"maxRunSeconds,omitempty"`
+	// MaxRunTotalSeconds pauses the VM for good when all its runs together have lasted so long; -1 removes the limit.
+	MaxRunTotalSeconds *int64 `json:"maxRunTotalSeconds,omitempty"`
+	// AutomaticRestart says whether the VM is booted again after a crash.
+	AutomaticRestart *bool `json:"automaticRestart,omitempty"`
+	// Metadata is merged into what is there; "" as a value removes the key.
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// Placement says where a VM may be.
+type Placement struct {
+	// AntiAffinity lists at most 8 rules, all of which hold.
+	AntiAffinity []AntiAffinity `json:"antiAffinity"`
+}
+
+// AntiAffinity keeps a VM away from others when it is created.
+type AntiAffinity struct {
+	// Topology is what must differ: "node", the host.
+	Topology string `json:"topology"`
+	// Selector says which VMs to keep away from.
+	Selector Selector `json:"selector"`
+}
+
+// Selector selects VMs by their metadata.
+type Selector struct {
+	// MatchLabels has 1 to 8 entries, all of which must be in the metadata.
+	MatchLabels map[string]string `json:"matchLabels"`
 }
 
 // Firewall is the firewall block of a create request.

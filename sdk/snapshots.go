@@ -37,6 +37,12 @@ func (s *Snapshots) Get(ctx context.Context, ref string) (api.Snapshot, error) {
 	return callOn[api.Snapshot](ctx, s.c, http.MethodGet, "snapshots", ref, "", nil)
 }
 
+// Update changes the names and timers of a snapshot. Fields that are nil stay as
+// they are; a timer of -1 and a name of "" are removed.
+func (s *Snapshots) Update(ctx context.Context, ref string, r api.UpdateSnapshotRequest) (api.Snapshot, error) {
+	return callOn[api.Snapshot](ctx, s.c, http.MethodPatch, "snapshots", ref, "", r)
+}
+
 // Delete removes a snapshot. VMs made from it are not affected.
 func (s *Snapshots) Delete(ctx context.Context, ref string) error {
 	_, err := callOn[nothing](ctx, s.c, http.MethodDelete, "snapshots", ref, "", nil)

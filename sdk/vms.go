@@ -63,6 +63,12 @@ func (v *VMs) Get(ctx context.Context, ref string) (api.VM, error) {
 	return callOn[api.VM](ctx, v.c, http.MethodGet, "vms", ref, "", nil)
 }
 
+// Update changes the settings of a VM in any state. Fields that are nil stay as
+// they are; a timer of -1 and a name of "" are removed, and metadata is merged.
+func (v *VMs) Update(ctx context.Context, ref string, r api.UpdateVMRequest) (api.VM, error) {
+	return callOn[api.VM](ctx, v.c, http.MethodPatch, "vms", ref, "", r)
+}
+
 // Start resumes a paused VM or boots a stopped one, and returns once its guest
 // answers. Starting a running VM changes nothing.
 func (v *VMs) Start(ctx context.Context, ref string) (api.VM, error) {

@@ -45,12 +45,16 @@ func TestImports(t *testing.T) {
 			of: []string{"internal/fault"}, only: []string{"api"},
 			because: "every layer returns it",
 		},
+		"field": {
+			of: []string{"internal/field"}, only: []string{"api", "internal/fault"},
+			because: "every object of the domain has such fields",
+		},
 		"snapshot": {
-			of: []string{"internal/snapshot"}, only: []string{"api", "internal/fault"},
+			of: []string{"internal/snapshot"}, only: []string{"api", "internal/fault", "internal/field"},
 			because: "the domain knows no driver and no transport",
 		},
 		"vm": {
-			of: []string{"internal/vm"}, only: []string{"api", "internal/fault", "internal/snapshot", "internal/vm"},
+			of: []string{"internal/vm"}, only: []string{"api", "internal/fault", "internal/field", "internal/snapshot", "internal/vm"},
 			because: "the domain knows no driver and no transport",
 		},
 		"what runs in a vm": {

@@ -110,7 +110,7 @@ func build(ctx context.Context, o Options, key string) (*process, error) {
 		Images: shelf,
 	})
 	p.handler, err = httpapi.New(httpapi.Config{
-		VMs: p.manager, Snapshots: snapshot.NewService(s, n, shelf.Canonical), Images: images, APIKey: key,
+		VMs: p.manager, Snapshots: snapshot.NewService(s, n, shelf.Canonical, p.manager.SnapshotChanged), Images: images, APIKey: key,
 		Status:     api.Status{Status: "ok", Version: o.Version, Accelerator: string(h.qemu.Accel)},
 		Background: p.background, Keys: operation.NewKeys(s, time.Now),
 		Now: time.Now, Log: o.Log,

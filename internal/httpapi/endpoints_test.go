@@ -26,6 +26,10 @@ func fullVM() vm.VM {
 		ForkedAt: moment().In(time.FixedZone("", 3600)), Generation: 3,
 		RunTime: 90 * time.Second, RunningSince: moment().Add(-2500 * time.Millisecond),
 		Metadata: map[string]string{"job": "7"}, AgentVersion: "1.0", CreatedAt: moment(), UpdatedAt: moment(),
+		Timers: vm.Timers{
+			Idle: new(time.Minute), AutoDelete: new(time.Duration(0)), TTL: new(time.Hour), MaxRun: new(2 * time.Minute), MaxRunTotal: new(3 * time.Minute),
+		},
+		AutomaticRestart: true, Placement: []vm.AntiAffinity{{Topology: "node", MatchLabels: map[string]string{"app": "db"}}},
 	}
 }
 
@@ -37,7 +41,10 @@ func fullObject() api.VM {
 		SourceSnapshotSlug: new("new-name"), SourceSnapshotDisplayName: new("New name"),
 		Image: new("pando/debian"), ParentVMID: new("vm-0"), Ancestry: []string{"vm-0"},
 		ForkedAt: new(moment()), Generation: 3, TotalRunSeconds: 92, Metadata: map[string]string{"job": "7"},
-		Networks: []api.VMNetwork{}, VPCs: []api.VMNetwork{}, AgentVersion: "1.0", CreatedAt: moment(), UpdatedAt: moment(),
+		IdleTimeoutSeconds: new(int64(60)), AutoDeleteSeconds: new(int64(0)), TTLSeconds: new(int64(3600)),
+		MaxRunSeconds: new(int64(120)), MaxRunTotalSeconds: new(int64(180)), AutomaticRestart: true,
+		Placement: &api.Placement{AntiAffinity: []api.AntiAffinity{{Topology: "node", Selector: api.Selector{MatchLabels: map[string]string{"app": "db"}}}}},
+		Networks:  []api.VMNetwork{}, VPCs: []api.VMNetwork{}, AgentVersion: "1.0", CreatedAt: moment(), UpdatedAt: moment(),
 	}
 }
 
@@ -83,6 +90,10 @@ func TestEmptyVM(t *testing.T) {
 		"resources":  map[string]any{"cpu": 0.0, "memory": 0.0, "storage": 0.0},
 		"snapshotId": "sh-gone", "sourceSnapshotSlugAtCreate": nil, "sourceSnapshotSlug": nil, "sourceSnapshotDisplayName": nil,
 		"image": nil, "parentVmId": nil, "ancestry": []any{}, "forkedAt": nil, "generation": 0.0, "totalRunSeconds": 0.0,
+		"idleTimeoutSeconds": nil, "autoDeleteSeconds": nil, "autoDeleteFromPlan": false, "ttlSeconds": nil, "maxRunSeconds": nil,
+		"maxRunTotalSeconds": nil, "nextPauseAt": nil, "nextPauseReason": nil, "nextDeleteAt": nil, "nextDeleteReason": nil,
+		"automaticRestart": false, "cpuTimeSeconds": nil, "publicIpv6": nil, "egressIpv4": nil, "egressIpv6": nil,
+		"lastNetworkActivity": nil, "placement": nil,
 		"metadata": map[string]any{}, "networks": []any{}, "vpcs": []any{},
 		"createdAt": "2026-03-01T12:00:00Z", "updatedAt": "2026-03-01T12:00:00Z",
 	}
@@ -112,11 +123,22 @@ func TestCreateVM(t *testing.T) {
 			`{"snapshotId":"pando/debian","slug":"web","displayName":"Web","metadata":{"a":"b"},"identity":"keep","firewall":{"rules":[]}}`,
 			vm.CreateParams{SnapshotRef: "pando/debian", Slug: "web", DisplayName: "Web", Metadata: map[string]string{"a": "b"}, Identity: api.IdentityKeep},
 		},
+		"lifecycle": {
+			`{"firewall":{"rules":[]},"slug":"web","reassignSlug":true,"idleTimeoutSeconds":60,"autoDeleteSeconds":0,"ttlSeconds":-1,
+			"maxRunSeconds":5,"maxRunTotalSeconds":6,"automaticRestart":false,
+			"placement":{"antiAffinity":[{"topology":"node","selector":{"matchLabels":{"app":"db"}}}]}}`,
+			vm.CreateParams{
+				Slug: "web", ReassignSlug: true, AutomaticRestart: new(false),
+				Timers: vm.TimerChanges{
+					Idle: new(int64(60)), AutoDelete: new(int64(0)), TTL: new(int64(-1)), MaxRun: new(int64(5)), MaxRunTotal: new(int64(6)),
+				},
+				Placement: []vm.AntiAffinity{{Topology: "node", MatchLabels: map[string]string{"app": "db"}}},
+			},
+		},
 		"nulls":               {`{"snapshotId":null,"slug":null,"displayName":null,"metadata":null,"firewall":{"rules":null}}`, vm.CreateParams{}},
 		"fields nobody knows": {`{"firewall":{},"color":"red","Slug":"x","nested":{"firewall":1}}`, vm.CreateParams{}},
 		"known fields that ask for nothing": {
-			`{"firewall":{"rules":[]},"reassignSlug":false,"idleTimeoutSeconds":-1,"autoDeleteSeconds":null,"ttlSeconds":-1,
-			"maxRunSeconds":null,"maxRunTotalSeconds":-1,"automaticRestart":null,"vpcs":[],"networks":[],
+			`{"firewall":{"rules":[]},"reassignSlug":null,"autoDeleteSeconds":null,"automaticRestart":null,"vpcs":[],"networks":[],
 			"placement":{"antiAffinity":[]},"tls":{"rules":[]}}`, vm.CreateParams{},
 		},
 	} {
@@ -145,34 +167,35 @@ func TestCreateVMRefuses(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	for body, field := range map[string]string{
-		``:                                    "firewall",
-		`{}`:                                  "firewall",
-		`{"firewall":null}`:                   "firewall",
-		`{"Firewall":{"rules":[]}}`:           "firewall",
-		`{"firewall":{"rules":[{"a":1}]}}`:    "firewall.rules",
-		`{"firewall":{"rules":{}}}`:           "firewall.rules",
-		`{"firewall":{"rule":[]}}`:            "firewall.rule",
-		`{"firewall":[]}`:                     "firewall",
-		`{"firewall":{},"reassignSlug":true}`: "reassignSlug",
-		`{"firewall":{},"idleTimeoutSeconds":60}`:           "idleTimeoutSeconds",
-		`{"firewall":{},"autoDeleteSeconds":0}`:             "autoDeleteSeconds",
-		`{"firewall":{},"ttlSeconds":3600}`:                 "ttlSeconds",
-		`{"firewall":{},"maxRunSeconds":1}`:                 "maxRunSeconds",
-		`{"firewall":{},"maxRunTotalSeconds":1}`:            "maxRunTotalSeconds",
-		`{"firewall":{},"automaticRestart":true}`:           "automaticRestart",
-		`{"firewall":{},"vpcs":[{"vpcId":"v"}]}`:            "vpcs",
-		`{"firewall":{},"networks":[{}]}`:                   "networks",
-		`{"firewall":{},"placement":{"antiAffinity":[{}]}}`: "placement",
-		`{"firewall":{},"tls":{"rules":[{}]}}`:              "tls",
-		`{"firewall":{},"slug":7}`:                          "slug",
-		`{"firewall":{},"metadata":{"a":null}}`:             "metadata.a",
-		`{"firewall":{},"metadata":{"a":1}}`:                "metadata.a",
-		`{"firewall":{},"metadata":["a"]}`:                  "metadata",
-		`{"firewall":{},"identity":null}`:                   "identity",
+		``:                                 "firewall",
+		`{}`:                               "firewall",
+		`{"firewall":null}`:                "firewall",
+		`{"Firewall":{"rules":[]}}`:        "firewall",
+		`{"firewall":{"rules":[{"a":1}]}}`: "firewall.rules",
+		`{"firewall":{"rules":{}}}`:        "firewall.rules",
+		`{"firewall":{"rule":[]}}`:         "firewall.rule",
+		`{"firewall":[]}`:                  "firewall",
+		`{"firewall":{},"reassignSlug":1}`: "reassignSlug",
+		`{"firewall":{},"idleTimeoutSeconds":"60"}`:                     "idleTimeoutSeconds",
+		`{"firewall":{},"autoDeleteSeconds":0.5}`:                       "autoDeleteSeconds",
+		`{"firewall":{},"ttlSeconds":1e300}`:                            "ttlSeconds",
+		`{"firewall":{},"maxRunSeconds":true}`:                          "maxRunSeconds",
+		`{"firewall":{},"maxRunTotalSeconds":[]}`:                       "maxRunTotalSeconds",
+		`{"firewall":{},"automaticRestart":"true"}`:                     "automaticRestart",
+		`{"firewall":{},"placement":{"affinity":[]}}`:                   "placement.affinity",
+		`{"firewall":{},"vpcs":[{"vpcId":"v"}]}`:                        "vpcs",
+		`{"firewall":{},"networks":[{}]}`:                               "networks",
+		`{"firewall":{},"placement":{"antiAffinity":[{"topology":1}]}}`: "placement.antiAffinity",
+		`{"firewall":{},"tls":{"rules":[{}]}}`:                          "tls",
+		`{"firewall":{},"slug":7}`:                                      "slug",
+		`{"firewall":{},"metadata":{"a":null}}`:                         "metadata.a",
+		`{"firewall":{},"metadata":{"a":1}}`:                            "metadata.a",
+		`{"firewall":{},"metadata":["a"]}`:                              "metadata",
+		`{"firewall":{},"identity":null}`:                               "identity",
 	} {
 		l.send("POST", "/v5/vms", body).failed(400, api.CodeBadRequest, field)
 	}
-	e := l.send("POST", "/v5/vms", `{"firewall":{},"ttlSeconds":60}`).failed(400, api.CodeBadRequest, "ttlSeconds")
+	e := l.send("POST", "/v5/vms", `{"firewall":{},"tls":{"rules":[{}]}}`).failed(400, api.CodeBadRequest, "tls")
 	if !strings.Contains(e.Message, "not supported by this version") {
 		t.Errorf("got %q", e.Message)
 	}
@@ -349,16 +372,16 @@ func TestSnapshotVM(t *testing.T) {
 		return fullSnapshot(), 1500 * time.Microsecond, nil
 	}
 	var resp api.CreateSnapshotResponse
-	l.send("POST", "/v5/vms/web/snapshot", `{"slug":"s","displayName":"S","autoDeleteSeconds":-1,"ttlSeconds":null}`).ok(200, &resp)
+	l.send("POST", "/v5/vms/web/snapshot", `{"slug":"s","displayName":"S","autoDeleteSeconds":3,"ttlSeconds":null}`).ok(200, &resp)
 	want := api.CreateSnapshotResponse{SnapshotID: "sh-1", SourceVMID: "vm-1", Snapshot: fullSnapshotObject(), PauseMs: 1.5}
 	if diff := cmp.Diff(want, resp); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(vm.SnapshotParams{Slug: "s", DisplayName: "S"}, got); diff != "" {
+	if diff := cmp.Diff(vm.SnapshotParams{Slug: "s", DisplayName: "S", AutoDelete: new(int64(3))}, got); diff != "" {
 		t.Error(diff)
 	}
 	l.send("POST", "/v5/vms/web/snapshot", ``).ok(200, &resp)
-	for body, field := range map[string]string{`{"ttlSeconds":60}`: "ttlSeconds", `{"autoDeleteSeconds":0}`: "autoDeleteSeconds", `{"name":"x"}`: "name"} {
+	for body, field := range map[string]string{`{"ttlSeconds":"60"}`: "ttlSeconds", `{"autoDeleteSeconds":{}}`: "autoDeleteSeconds", `{"name":"x"}`: "name"} {
 		l.send("POST", "/v5/vms/web/snapshot", body).failed(400, api.CodeBadRequest, field)
 	}
 }
@@ -368,6 +391,7 @@ func fullSnapshot() snapshot.Snapshot {
 		ID: "sh-1", Slug: "s", DisplayName: "S", SourceVMID: "vm-1", SourceVMSlug: "web", SourceVMDisplayName: "Web",
 		Public: true, Resources: api.Resources{CPU: 1, Memory: 128, Storage: 1024}, Image: "pando/busybox", Durable: true,
 		Ancestry: []string{"vm-1"}, Bytes: 42, LastUsedAt: moment(), CreatedAt: moment(), UpdatedAt: moment(),
+		AutoDelete: new(time.Minute), TTL: new(time.Hour),
 	}
 }
 
@@ -376,6 +400,7 @@ func fullSnapshotObject() api.Snapshot {
 		ID: "sh-1", Slug: new("s"), DisplayName: new("S"), SourceVMID: new("vm-1"), SourceVMSlug: new("web"), SourceVMDisplayName: new("Web"),
 		Public: true, Resources: api.Resources{CPU: 1, Memory: 128, Storage: 1024}, Image: new("pando/busybox"), Durable: true,
 		Bytes: 42, LastUsedAt: new(moment()), CreatedAt: moment(), UpdatedAt: moment(),
+		AccountID: new("pando"), AutoDeleteSeconds: new(int64(60)), TTLSeconds: new(int64(3600)),
 	}
 }
 

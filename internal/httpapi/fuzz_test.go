@@ -23,6 +23,7 @@ func willing(f *testing.F) *lab {
 	l := &lab{
 		vms: &fakeVMs{
 			create: func(context.Context, vm.CreateParams) (vm.VM, error) { return vm.VM{ID: "vm-1"}, nil },
+			update: func(context.Context, string, vm.UpdateParams) (vm.VM, error) { return vm.VM{ID: "vm-1"}, nil },
 			get:    one, start: one, pause: one, stop: one,
 			list: func(context.Context, vm.Filter) ([]vm.VM, map[api.State]int, error) { return nil, nil, nil },
 			snapshot: func(context.Context, string, vm.SnapshotParams) (snapshot.Snapshot, time.Duration, error) {
@@ -38,6 +39,9 @@ func willing(f *testing.F) *lab {
 				return snapshot.Snapshot{}, fault.NotFound("snapshot", ref)
 			},
 			list: func(context.Context, snapshot.Filter) ([]snapshot.Snapshot, int, error) { return nil, 0, nil },
+			update: func(context.Context, string, snapshot.UpdateParams) (snapshot.Snapshot, error) {
+				return snapshot.Snapshot{ID: "sh-1"}, nil
+			},
 		},
 		images: &fakeImages{list: func(context.Context) ([]api.Image, error) { return nil, nil }},
 		log:    &logBuffer{},

@@ -19,6 +19,9 @@ type VMs interface {
 	Create(ctx context.Context, p vm.CreateParams) (vm.VM, error)
 	Get(ctx context.Context, ref string) (vm.VM, error)
 	List(ctx context.Context, f vm.Filter) ([]vm.VM, map[api.State]int, error)
+	Update(ctx context.Context, ref string, p vm.UpdateParams) (vm.VM, error)
+	// Outlook is what the timers will do to a VM.
+	Outlook(v vm.VM) vm.Outlook
 	Start(ctx context.Context, ref string) (vm.VM, error)
 	Pause(ctx context.Context, ref string) (vm.VM, error)
 	Stop(ctx context.Context, ref string) (vm.VM, error)
@@ -33,6 +36,7 @@ type VMs interface {
 type Snapshots interface {
 	Get(ctx context.Context, ref string) (snapshot.Snapshot, error)
 	List(ctx context.Context, f snapshot.Filter) ([]snapshot.Snapshot, int, error)
+	Update(ctx context.Context, ref string, p snapshot.UpdateParams) (snapshot.Snapshot, error)
 	Delete(ctx context.Context, ref string) error
 }
 

@@ -105,7 +105,7 @@ func TestWrongMethods(t *testing.T) {
 	l := newLab(t)
 	for _, c := range []struct{ method, path, allow string }{
 		{"PUT", "/v5/vms", "POST, GET"},
-		{"PATCH", "/v5/vms/vm-1", "GET, DELETE"},
+		{"PUT", "/v5/vms/vm-1", "GET, PATCH, DELETE"},
 		{"GET", "/v5/vms/vm-1/fork", "POST"},
 		{"POST", "/status", "GET"},
 		{"OPTIONS", "/v5/vms", "POST, GET"},

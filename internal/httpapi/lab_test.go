@@ -40,6 +40,8 @@ type fakeVMs struct {
 	create   func(context.Context, vm.CreateParams) (vm.VM, error)
 	get      func(context.Context, string) (vm.VM, error)
 	list     func(context.Context, vm.Filter) ([]vm.VM, map[api.State]int, error)
+	update   func(context.Context, string, vm.UpdateParams) (vm.VM, error)
+	outlook  func(vm.VM) vm.Outlook
 	start    func(context.Context, string) (vm.VM, error)
 	pause    func(context.Context, string) (vm.VM, error)
 	stop     func(context.Context, string) (vm.VM, error)
@@ -57,6 +59,17 @@ func (f *fakeVMs) Start(ctx context.Context, ref string) (vm.VM, error) { return
 func (f *fakeVMs) Pause(ctx context.Context, ref string) (vm.VM, error) { return f.pause(ctx, ref) }
 func (f *fakeVMs) Stop(ctx context.Context, ref string) (vm.VM, error)  { return f.stop(ctx, ref) }
 func (f *fakeVMs) Delete(ctx context.Context, ref string) error         { return f.remove(ctx, ref) }
+
+func (f *fakeVMs) Update(ctx context.Context, ref string, p vm.UpdateParams) (vm.VM, error) {
+	return f.update(ctx, ref, p)
+}
+
+func (f *fakeVMs) Outlook(v vm.VM) vm.Outlook {
+	if f.outlook == nil {
+		return vm.Outlook{}
+	}
+	return f.outlook(v)
+}
 
 func (f *fakeVMs) List(ctx context.Context, filter vm.Filter) ([]vm.VM, map[api.State]int, error) {
 	return f.list(ctx, filter)
@@ -77,7 +90,12 @@ func (f *fakeVMs) Exec(ctx context.Context, ref string, p vm.ExecParams) (vm.Exe
 type fakeSnapshots struct {
 	get    func(context.Context, string) (snapshot.Snapshot, error)
 	list   func(context.Context, snapshot.Filter) ([]snapshot.Snapshot, int, error)
+	update func(context.Context, string, snapshot.UpdateParams) (snapshot.Snapshot, error)
 	remove func(context.Context, string) error
+}
+
+func (f *fakeSnapshots) Update(ctx context.Context, ref string, p snapshot.UpdateParams) (snapshot.Snapshot, error) {
+	return f.update(ctx, ref, p)
 }
 
 func (f *fakeSnapshots) Get(ctx context.Context, ref string) (snapshot.Snapshot, error) {

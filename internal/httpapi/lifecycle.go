@@ -30,15 +30,14 @@ func (s *server) lifecycleRoutes() []route {
 		}, s.transition(func(ctx context.Context, ref string) (vm.VM, error) { return s.vms.Stop(ctx, ref) })),
 		handleOnce(Operation{
 			Method: "POST", Path: "/v5/vms/{id}/fork", ID: "forkVM", Status: 200, Errors: changes,
-			Summary: "Fork a running VM into exact running copies.",
-			Description: "One capture, then every child continues from that moment. " +
+			Summary: "Fork a running or paused VM into exact running copies.",
+			Description: "One capture, then every child continues from that moment. A paused VM stays paused. " +
 				"A child that fails has an error in its place; the others are not affected.",
 		}, s.forkVM, s.findForks),
 		handleOnce(Operation{
 			Method: "POST", Path: "/v5/vms/{id}/snapshot", ID: "snapshotVM", Status: 200, Errors: changes,
 			Summary:     "Save a running or paused VM as a snapshot.",
 			Description: "The VM goes on as it was. The snapshot can be used at once.",
-			Unsupported: []string{"autoDeleteSeconds", "ttlSeconds"},
 		}, s.snapshotVM, s.findSnapshot),
 	}
 }
@@ -121,6 +120,7 @@ func (s *server) snapshotVM(ctx context.Context, c call[api.CreateSnapshotReques
 	b := c.body
 	r, pause, err := s.vms.Snapshot(ctx, c.ref, vm.SnapshotParams{
 		Slug: orZero(b.Slug), DisplayName: orZero(b.DisplayName), Seed: c.seed,
+		AutoDelete: b.AutoDeleteSeconds, TTL: b.TTLSeconds,
 	})
 	if err != nil {
 		return api.CreateSnapshotResponse{}, err

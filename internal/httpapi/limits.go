@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/field"
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/vm"
 )
@@ -24,6 +25,9 @@ func Limits() []api.Limit {
 		bytesLimit("displayName", vm.MaxDisplayName, api.CodeBadRequest, "Display name of a VM or snapshot."),
 		number("metadata.entries", vm.MaxMetadataEntries, api.CodeBadRequest, "Entries in the metadata of a VM."),
 		bytesLimit("metadata.length", vm.MaxMetadataLength, api.CodeBadRequest, "A key, or a value, of the metadata of a VM."),
+		period("timer", field.MaxTimer, api.CodeBadRequest, "Longest timer of a VM or snapshot."),
+		number("placement.antiAffinity", vm.MaxAntiAffinity, api.CodeBadRequest, "Anti-affinity rules of a VM."),
+		number("placement.matchLabels", vm.MaxMatchLabels, api.CodeBadRequest, "Labels that an anti-affinity rule selects by."),
 		number("fork.children", vm.MaxForkChildren, api.CodeBadRequest, "Children of one fork."),
 		period("background.keep", operation.DefaultKeepResult, api.CodeNotFound, "Time for which the answer of a background request is kept."),
 		period("background.after", operation.MaxBackgroundAfter, api.CodeBadRequest, "Longest wait in line that a background header may ask for."),

@@ -25,6 +25,12 @@ func (s *server) snapshotRoutes() []route {
 			Errors:      []api.Code{api.CodeNotFound},
 		}, s.getSnapshot),
 		handle(Operation{
+			Method: "PATCH", Path: "/v5/snapshots/{id}", ID: "updateSnapshot", Status: 200,
+			Summary:     "Change the names and timers of a snapshot.",
+			Description: "What is left out stays as it is. The saved machine never changes. A base image cannot be changed here.",
+			Errors:      []api.Code{api.CodeBadRequest, api.CodeNotFound, api.CodeConflict},
+		}, s.updateSnapshot),
+		handle(Operation{
 			Method: "DELETE", Path: "/v5/snapshots/{id}", ID: "deleteSnapshot", Status: 204,
 			Summary:     "Delete a snapshot.",
 			Description: "VMs and snapshots made from it are not affected. A base image cannot be deleted here.",
@@ -50,6 +56,17 @@ func (s *server) listSnapshots(ctx context.Context, c call[none]) (api.SnapshotL
 
 func (s *server) getSnapshot(ctx context.Context, c call[none]) (api.Snapshot, error) {
 	r, err := s.snapshots.Get(ctx, c.ref)
+	if err != nil {
+		return api.Snapshot{}, err
+	}
+	return snapshotObject(r), nil
+}
+
+func (s *server) updateSnapshot(ctx context.Context, c call[api.UpdateSnapshotRequest]) (api.Snapshot, error) {
+	b := c.body
+	r, err := s.snapshots.Update(ctx, c.ref, snapshot.UpdateParams{
+		Slug: b.Slug, DisplayName: b.DisplayName, AutoDelete: b.AutoDeleteSeconds, TTL: b.TTLSeconds,
+	})
 	if err != nil {
 		return api.Snapshot{}, err
 	}

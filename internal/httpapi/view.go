@@ -6,6 +6,7 @@ import (
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/field"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/vm"
 )
@@ -29,6 +30,7 @@ func (s *server) viewVMs(ctx context.Context, vms []vm.VM) ([]api.VM, error) {
 	list := make([]api.VM, 0, len(vms))
 	for _, v := range vms {
 		out := s.vmObject(v)
+		s.addTimers(&out, v)
 		if source, ok := sources[v.SnapshotID]; ok {
 			out.SourceSnapshotSlug, out.SourceSnapshotDisplayName = orNull(source.Slug), orNull(source.DisplayName)
 		}
@@ -63,6 +65,7 @@ func (s *server) vmObject(v vm.VM) api.VM {
 		Resources: v.Resources, SnapshotID: orNull(v.SnapshotID), SourceSnapshotSlugAtCreate: orNull(v.SnapshotSlug),
 		Image: orNull(v.Image), ParentVMID: orNull(v.ParentID), Ancestry: v.Ancestry, ForkedAt: timeOrNull(v.ForkedAt),
 		Generation: v.Generation, TotalRunSeconds: int64(v.TotalRunTime(s.now()) / time.Second), Metadata: v.Metadata,
+		AutomaticRestart: v.AutomaticRestart, Placement: placementObject(v.Placement),
 		// Clients map over the two network lists without asking whether they are there.
 		Networks: []api.VMNetwork{}, VPCs: []api.VMNetwork{},
 		AgentVersion: v.AgentVersion, CreatedAt: v.CreatedAt.UTC(), UpdatedAt: v.UpdatedAt.UTC(),
@@ -76,8 +79,35 @@ func (s *server) vmObject(v vm.VM) api.VM {
 	return out
 }
 
+// addTimers fills in what bounds the VM's life and what will come of it.
+func (s *server) addTimers(out *api.VM, v vm.VM) {
+	t := v.Timers
+	out.IdleTimeoutSeconds, out.AutoDeleteSeconds, out.TTLSeconds = field.Seconds(t.Idle), field.Seconds(t.AutoDelete), field.Seconds(t.TTL)
+	out.MaxRunSeconds, out.MaxRunTotalSeconds = field.Seconds(t.MaxRun), field.Seconds(t.MaxRunTotal)
+	next := s.vms.Outlook(v)
+	out.NextPauseAt, out.NextPauseReason = timeOrNull(next.Pause.At), orNull(next.Pause.Timer)
+	out.NextDeleteAt, out.NextDeleteReason = timeOrNull(next.Delete.At), orNull(next.Delete.Timer)
+}
+
+// placementObject is null for a VM that asked for nothing.
+func placementObject(rules []vm.AntiAffinity) *api.Placement {
+	if len(rules) == 0 {
+		return nil
+	}
+	p := &api.Placement{}
+	for _, r := range rules {
+		p.AntiAffinity = append(p.AntiAffinity, api.AntiAffinity{Topology: r.Topology, Selector: api.Selector{MatchLabels: r.MatchLabels}})
+	}
+	return p
+}
+
 func snapshotObject(r snapshot.Snapshot) api.Snapshot {
+	var account *string
+	if r.Public {
+		account = new("pando")
+	}
 	return api.Snapshot{
+		AccountID: account, AutoDeleteSeconds: field.Seconds(r.AutoDelete), TTLSeconds: field.Seconds(r.TTL),
 		ID: r.ID, SourceVMID: orNull(r.SourceVMID), SourceVMSlug: orNull(r.SourceVMSlug),
 		SourceVMDisplayName: orNull(r.SourceVMDisplayName), Slug: orNull(r.Slug), DisplayName: orNull(r.DisplayName),
 		Public: r.Public, Resources: r.Resources, Image: orNull(r.Image), Durable: r.Durable, Bytes: r.Bytes,

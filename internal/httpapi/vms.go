@@ -28,6 +28,13 @@ func (s *server) vmRoutes() []route {
 			Summary: "Get a VM by id or slug.", Errors: []api.Code{api.CodeNotFound},
 		}, s.getVM),
 		handle(Operation{
+			Method: "PATCH", Path: "/v5/vms/{id}", ID: "updateVM", Status: 200,
+			Summary: "Change the settings of a VM in any state.",
+			Description: "What is left out stays as it is. It is no use of the VM: an idle timer runs on. " +
+				"A timer whose moment has passed acts at once.",
+			Errors: []api.Code{api.CodeBadRequest, api.CodeNotFound, api.CodeConflict},
+		}, s.updateVM),
+		handle(Operation{
 			Method: "DELETE", Path: "/v5/vms/{id}", ID: "deleteVM", Status: 204,
 			Summary:     "Delete a VM in any state.",
 			Description: "Its snapshots and the VMs forked from it are not affected.",
@@ -40,8 +47,7 @@ func (s *server) vmRoutes() []route {
 // version cannot give.
 func unsupportedInCreate() []string {
 	return []string{
-		"reassignSlug", "idleTimeoutSeconds", "autoDeleteSeconds", "ttlSeconds", "maxRunSeconds",
-		"maxRunTotalSeconds", "automaticRestart", "vpcs", "networks", "placement", "tls",
+		"vpcs", "networks", "tls",
 	}
 }
 
@@ -72,6 +78,9 @@ func (s *server) createVM(ctx context.Context, c call[api.CreateVMRequest]) (api
 	v, err := s.vms.Create(ctx, vm.CreateParams{
 		SnapshotRef: orZero(b.SnapshotID), Slug: orZero(b.Slug), DisplayName: orZero(b.DisplayName),
 		Metadata: b.Metadata, Identity: b.Identity, Seed: c.seed,
+		ReassignSlug:     orZero(b.ReassignSlug),
+		Timers:           vm.TimerChanges{Idle: b.IdleTimeoutSeconds, AutoDelete: b.AutoDeleteSeconds, TTL: b.TTLSeconds, MaxRun: b.MaxRunSeconds, MaxRunTotal: b.MaxRunTotalSeconds},
+		AutomaticRestart: b.AutomaticRestart, Placement: placementRules(b.Placement),
 	})
 	if err != nil {
 		return api.VM{}, err
@@ -144,6 +153,30 @@ func (s *server) getVM(ctx context.Context, c call[none]) (api.VM, error) {
 		return api.VM{}, err
 	}
 	return s.viewVM(ctx, v)
+}
+
+func (s *server) updateVM(ctx context.Context, c call[api.UpdateVMRequest]) (api.VM, error) {
+	b := c.body
+	v, err := s.vms.Update(ctx, c.ref, vm.UpdateParams{
+		Slug: b.Slug, ReassignSlug: orZero(b.ReassignSlug), DisplayName: b.DisplayName,
+		Timers:           vm.TimerChanges{Idle: b.IdleTimeoutSeconds, AutoDelete: b.AutoDeleteSeconds, TTL: b.TTLSeconds, MaxRun: b.MaxRunSeconds, MaxRunTotal: b.MaxRunTotalSeconds},
+		AutomaticRestart: b.AutomaticRestart, Metadata: b.Metadata,
+	})
+	if err != nil {
+		return api.VM{}, err
+	}
+	return s.viewVM(ctx, v)
+}
+
+func placementRules(p *api.Placement) []vm.AntiAffinity {
+	if p == nil {
+		return nil
+	}
+	var rules []vm.AntiAffinity
+	for _, r := range p.AntiAffinity {
+		rules = append(rules, vm.AntiAffinity{Topology: r.Topology, MatchLabels: r.Selector.MatchLabels})
+	}
+	return rules
 }
 
 func (s *server) deleteVM(ctx context.Context, c call[none]) (none, error) {

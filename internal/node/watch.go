@@ -30,7 +30,7 @@ func (n *Node) handOut(m *machine, l *live) error {
 
 // watch follows a running VM until its process ends or the node closes.
 func (n *Node) watch(m *machine, l *live, events <-chan qmp.Event) {
-	end := ending{}
+	end := ending{cause: vm.CauseCrashed}
 	for {
 		select {
 		case e, ok := <-events:
@@ -45,7 +45,7 @@ func (n *Node) watch(m *machine, l *live, events <-chan qmp.Event) {
 			}
 		case <-l.gone:
 			end.drain(events)
-			n.ended(m, l, end.describe(l.exit))
+			n.ended(m, l, end.cause, end.describe(l.exit))
 			return
 		case <-n.life.Done():
 			return
@@ -53,8 +53,12 @@ func (n *Node) watch(m *machine, l *live, events <-chan qmp.Event) {
 	}
 }
 
-// ending collects what QEMU says about its own end.
-type ending struct{ reason string }
+// ending collects what QEMU says about its own end. What it does not explain
+// is a crash.
+type ending struct {
+	cause  vm.Cause
+	reason string
+}
 
 func (e *ending) note(ev qmp.Event) {
 	switch ev.Name {
@@ -65,13 +69,20 @@ func (e *ending) note(ev qmp.Event) {
 		}
 		if json.Unmarshal(ev.Data, &d) == nil && e.reason == "" {
 			e.reason = "qemu shut down: " + d.Reason
-			if d.Guest {
-				e.reason = "the guest powered off"
+			switch {
+			case d.Reason == "guest-panic":
+				e.panicked()
+			case d.Guest:
+				e.cause, e.reason = vm.CausePoweredOff, "the guest powered off"
 			}
 		}
 	case "GUEST_PANICKED":
-		e.reason = "the guest's kernel panicked"
+		e.panicked()
 	}
+}
+
+func (e *ending) panicked() {
+	e.cause, e.reason = vm.CausePanicked, "the guest's kernel panicked"
 }
 
 // drain takes the events that arrived before the process was seen to end.
@@ -98,7 +109,7 @@ func (e *ending) describe(exit jail.Exit) string {
 }
 
 // ended cleans up after a process and reports its end unless it was ordered.
-func (n *Node) ended(m *machine, l *live, reason string) {
+func (n *Node) ended(m *machine, l *live, cause vm.Cause, reason string) {
 	m.live.CompareAndSwap(l, nil)
 	_ = l.hangUp() // the other side is gone; nothing is left to say
 	if l.ordered.Load() {
@@ -112,7 +123,7 @@ func (n *Node) ended(m *machine, l *live, reason string) {
 		n.log.Error("record the end of a vm", "vm_id", m.id, "error", err)
 	}
 	n.watchers.Go(func() {
-		n.report(vm.Sighting{VMID: m.id, Generation: generation, Presence: vm.PresenceStopped, Reason: reason})
+		n.report(vm.Sighting{VMID: m.id, Generation: generation, Presence: vm.PresenceStopped, Cause: cause, Reason: reason})
 	})
 }
 

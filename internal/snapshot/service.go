@@ -21,12 +21,15 @@ type Service struct {
 	node      Node
 	// canonical turns an alias of a base image into its name.
 	canonical func(ref string) string
+	// changed is told of snapshots whose timers may have changed.
+	changed func(Snapshot)
 }
 
 // NewService returns a Service. canonical turns an alias of a base image into
-// its name and leaves other references as they are.
-func NewService(r Repository, n Node, canonical func(ref string) string) *Service {
-	return &Service{snapshots: r, node: n, canonical: canonical}
+// its name and leaves other references as they are; changed is told of
+// snapshots whose timers may have changed.
+func NewService(r Repository, n Node, canonical func(ref string) string, changed func(Snapshot)) *Service {
+	return &Service{snapshots: r, node: n, canonical: canonical, changed: changed}
 }
 
 // Get returns the snapshot with that id or slug.

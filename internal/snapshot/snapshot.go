@@ -30,11 +30,14 @@ type Snapshot struct {
 	// Durable is true once every file is checksummed and on disk.
 	Durable bool
 	// Ancestry lists the VM ids above, the source VM first.
-	Ancestry   []string
-	Bytes      int64
-	LastUsedAt time.Time
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
+	Ancestry []string
+	Bytes    int64
+	// AutoDelete is how long after its last use, TTL how long after its capture
+	// the snapshot is deleted; nil is never.
+	AutoDelete, TTL *time.Duration
+	LastUsedAt      time.Time
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
 }
 
 // Filter selects snapshots. Zero fields select every private snapshot.

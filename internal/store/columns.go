@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pandovm/pando/internal/vm"
 )
 
 // instant maps a time to integer nanoseconds and the zero time to NULL.
@@ -32,6 +34,29 @@ func (i instant) Scan(src any) error {
 	return nil
 }
 
+// span maps a timer to whole seconds and one that does not exist to NULL.
+type span struct{ t **time.Duration }
+
+func (s span) value() any {
+	if *s.t == nil {
+		return nil
+	}
+	return int64(**s.t / time.Second)
+}
+
+// Scan implements sql.Scanner.
+func (s span) Scan(src any) error {
+	var n sql.NullInt64
+	if err := n.Scan(src); err != nil {
+		return fmt.Errorf("read timer: %w", err)
+	}
+	*s.t = nil
+	if n.Valid {
+		*s.t = new(time.Duration(n.Int64) * time.Second)
+	}
+	return nil
+}
+
 // document scans a list or map that is stored as JSON text.
 type document struct{ v any }
 
@@ -47,7 +72,7 @@ func (d document) Scan(src any) error {
 	return nil
 }
 
-// listText and mapText store nil as an empty document: a column never holds
+// listText, mapText and rulesText store nil as an empty document: a column never holds
 // the JSON null.
 func listText(list []string) (string, error) {
 	if list == nil {
@@ -61,6 +86,13 @@ func mapText(m map[string]string) (string, error) {
 		m = map[string]string{}
 	}
 	return jsonText(m)
+}
+
+func rulesText(rules []vm.AntiAffinity) (string, error) {
+	if rules == nil {
+		rules = []vm.AntiAffinity{}
+	}
+	return jsonText(rules)
 }
 
 func jsonText(v any) (string, error) {

@@ -11,7 +11,7 @@ import (
 )
 
 const snapshotColumns = `id, slug, display_name, source_vm_id, source_vm_slug, source_vm_display_name,
-	public, cpu, memory_mib, storage_mib, image, durable, ancestry, bytes, last_used_at, created_at, updated_at`
+	public, cpu, memory_mib, storage_mib, image, durable, ancestry, bytes, last_used_at, created_at, updated_at, auto_delete, ttl`
 
 // InsertSnapshot adds a record; a taken slug is fault CONFLICT with reason
 // slug_taken. Zero times become the present moment.
@@ -156,7 +156,8 @@ func scanSnapshot(row row) (snapshot.Snapshot, error) {
 	var slug sql.NullString
 	err := row.Scan(&r.ID, &slug, &r.DisplayName, &r.SourceVMID, &r.SourceVMSlug, &r.SourceVMDisplayName,
 		&r.Public, &r.Resources.CPU, &r.Resources.Memory, &r.Resources.Storage, &r.Image, &r.Durable,
-		document{&r.Ancestry}, &r.Bytes, instant{&r.LastUsedAt}, instant{&r.CreatedAt}, instant{&r.UpdatedAt})
+		document{&r.Ancestry}, &r.Bytes, instant{&r.LastUsedAt}, instant{&r.CreatedAt}, instant{&r.UpdatedAt},
+		span{&r.AutoDelete}, span{&r.TTL})
 	r.Slug = slug.String
 	return r, err
 }
@@ -172,6 +173,7 @@ func snapshotValues(r *snapshot.Snapshot) ([]any, error) {
 		r.ID, orNull(r.Slug), r.DisplayName, r.SourceVMID, r.SourceVMSlug, r.SourceVMDisplayName,
 		r.Public, r.Resources.CPU, r.Resources.Memory, r.Resources.Storage, r.Image, r.Durable,
 		ancestry, r.Bytes, instant{&r.LastUsedAt}.value(), instant{&r.CreatedAt}.value(), instant{&r.UpdatedAt}.value(),
+		span{&r.AutoDelete}.value(), span{&r.TTL}.value(),
 		searchText(r.ID, r.Slug, r.DisplayName, r.Image, r.SourceVMID, r.SourceVMSlug, r.SourceVMDisplayName),
 	}, nil
 }

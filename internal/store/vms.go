@@ -5,8 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"time"
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
@@ -15,10 +14,13 @@ import (
 
 const vmColumns = `id, slug, display_name, state, state_reason, cpu, memory_mib, storage_mib,
 	snapshot_id, snapshot_slug, image, parent_id, ancestry, forked_at, generation, run_time, running_since,
-	metadata, agent_version, created_at, updated_at`
+	metadata, agent_version, created_at, updated_at,
+	idle_timeout, auto_delete, ttl, max_run, max_run_total, resting_since, used_at,
+	automatic_restart, restarts, restart_at, placement`
 
-// InsertVM adds a VM; a taken slug is fault CONFLICT with reason slug_taken.
-// Zero times become the present moment.
+// InsertVM adds a VM; a taken slug is fault CONFLICT with reason slug_taken
+// unless TakeSlug is set, and a VM that Placement forbids to be near is fault
+// CONFLICT with reason placement_unsatisfiable. Zero times become the present moment.
 func (s *Store) InsertVM(ctx context.Context, v vm.VM) error {
 	if v.CreatedAt.IsZero() {
 		v.CreatedAt = s.now()
@@ -27,7 +29,7 @@ func (s *Store) InsertVM(ctx context.Context, v vm.VM) error {
 		v.UpdatedAt = v.CreatedAt
 	}
 	err := inTx(ctx, s.write, func(tx *sql.Tx) error {
-		if err := slugFree(ctx, tx, "vms", "vm", v.Slug, v.ID); err != nil {
+		if err := errors.Join(freeSlug(ctx, tx, &v), apart(ctx, tx, &v)); err != nil {
 			return err
 		}
 		values, err := vmValues(&v)
@@ -72,7 +74,7 @@ func (s *Store) UpdateVM(ctx context.Context, id string, change func(*vm.VM) err
 
 // rewriteVM stores the record and returns it as a later read would.
 func rewriteVM(ctx context.Context, tx *sql.Tx, v *vm.VM) (vm.VM, error) {
-	if err := slugFree(ctx, tx, "vms", "vm", v.Slug, v.ID); err != nil {
+	if err := freeSlug(ctx, tx, v); err != nil {
 		return vm.VM{}, err
 	}
 	values, err := vmValues(v)
@@ -81,6 +83,19 @@ func rewriteVM(ctx context.Context, tx *sql.Tx, v *vm.VM) (vm.VM, error) {
 	}
 	query := `UPDATE vms SET ` + assignments(vmColumns+", search") + ` WHERE id = ? RETURNING ` + vmColumns
 	return scanVM(tx.QueryRowContext(ctx, query, append(values, v.ID)...))
+}
+
+// NoteUse sets the time of use and nothing else. A VM that is not there is no
+// error.
+func (s *Store) NoteUse(ctx context.Context, id string, at time.Time) error {
+	err := inTx(ctx, s.write, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE vms SET used_at = ? WHERE id = ?`, at.UnixNano(), id)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("note use of vm %s: %w", id, err)
+	}
+	return nil
 }
 
 // FindVM looks a VM up by id or slug; fault NOT_FOUND if there is none. An id
@@ -137,9 +152,7 @@ func vmWhere(f vm.Filter) *where {
 		w.add("(snapshot_id = ? OR snapshot_id IN (SELECT id FROM snapshots WHERE slug = ?))", f.SnapshotID, f.SnapshotID)
 	}
 	w.search(f.Search)
-	for _, key := range slices.Sorted(maps.Keys(f.Metadata)) {
-		w.add("EXISTS (SELECT 1 FROM json_each(metadata) AS m WHERE m.key = ? AND m.value = ?)", key, f.Metadata[key])
-	}
+	w.labels(f.Metadata)
 	return w
 }
 
@@ -188,7 +201,9 @@ func scanVM(r row) (vm.VM, error) {
 		&v.Resources.CPU, &v.Resources.Memory, &v.Resources.Storage,
 		&v.SnapshotID, &v.SnapshotSlug, &v.Image, &v.ParentID, document{&v.Ancestry}, instant{&v.ForkedAt},
 		&v.Generation, &v.RunTime, instant{&v.RunningSince},
-		document{&v.Metadata}, &v.AgentVersion, instant{&v.CreatedAt}, instant{&v.UpdatedAt})
+		document{&v.Metadata}, &v.AgentVersion, instant{&v.CreatedAt}, instant{&v.UpdatedAt},
+		span{&v.Timers.Idle}, span{&v.Timers.AutoDelete}, span{&v.Timers.TTL}, span{&v.Timers.MaxRun}, span{&v.Timers.MaxRunTotal},
+		instant{&v.RestingSince}, instant{&v.UsedAt}, &v.AutomaticRestart, &v.Restarts, instant{&v.RestartAt}, document{&v.Placement})
 	v.Slug = slug.String
 	return v, err
 }
@@ -203,12 +218,19 @@ func vmValues(v *vm.VM) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	placement, err := rulesText(v.Placement)
+	if err != nil {
+		return nil, err
+	}
 	return []any{
 		v.ID, orNull(v.Slug), v.DisplayName, v.State, v.StateReason,
 		v.Resources.CPU, v.Resources.Memory, v.Resources.Storage,
 		v.SnapshotID, v.SnapshotSlug, v.Image, v.ParentID, ancestry, instant{&v.ForkedAt}.value(),
 		v.Generation, int64(v.RunTime), instant{&v.RunningSince}.value(),
 		metadata, v.AgentVersion, instant{&v.CreatedAt}.value(), instant{&v.UpdatedAt}.value(),
+		span{&v.Timers.Idle}.value(), span{&v.Timers.AutoDelete}.value(), span{&v.Timers.TTL}.value(),
+		span{&v.Timers.MaxRun}.value(), span{&v.Timers.MaxRunTotal}.value(),
+		instant{&v.RestingSince}.value(), instant{&v.UsedAt}.value(), v.AutomaticRestart, v.Restarts, instant{&v.RestartAt}.value(), placement,
 		searchText(v.ID, v.Slug, v.DisplayName, v.Image),
 	}, nil
 }

@@ -8,10 +8,18 @@ import (
 
 // Awake returns the VM with that id or slug once it runs: it waits for a use
 // case that is under way on it, and resumes it if it is paused. A stopped VM is
-// fault CONFLICT: only its owner knows whether it should boot.
+// fault CONFLICT: only its owner knows whether it should boot. So is one that
+// has spent the time that it may run. It counts as use of the VM; many callers
+// share one resume.
 func (m *Manager) Awake(ctx context.Context, ref string) (VM, error) {
-	v, err := m.settled(ctx, ref)
+	v, err := m.vms.FindVM(ctx, ref)
 	if err != nil {
+		return VM{}, err
+	}
+	// First the use, then the state: a timer that pauses looks at them in the
+	// other order.
+	m.Active(v.ID)
+	if v, err = m.settled(ctx, v); err != nil {
 		return VM{}, err
 	}
 	if v.State == api.StatePaused {
@@ -25,15 +33,17 @@ func (m *Manager) Awake(ctx context.Context, ref string) (VM, error) {
 	return v, nil
 }
 
-// Busy says that somebody uses the VM, until release is called: it does not
-// count as idle meanwhile. Calls may overlap; release is idempotent.
-func (m *Manager) Busy(id string) (release func()) { return func() {} }
-
-// settled returns the VM after the use case under way on it, if any, is over.
-func (m *Manager) settled(ctx context.Context, ref string) (VM, error) {
-	v, err := m.vms.FindVM(ctx, ref)
-	if err != nil || (v.State != api.StateStarting && v.State != api.StatePausing) {
-		return v, err
+// settled returns the VM as it is now, or after the use case under way on it is over.
+func (m *Manager) settled(ctx context.Context, v VM) (VM, error) {
+	var err error
+	if v.Timers.Idle != nil {
+		// A pause may have begun since it was read.
+		if v, err = m.vms.FindVM(ctx, v.ID); err != nil {
+			return VM{}, err
+		}
+	}
+	if v.State != api.StateStarting && v.State != api.StatePausing {
+		return v, nil
 	}
 	release, err := m.locks.acquire(ctx, v.ID)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/field"
 	"github.com/pandovm/pando/internal/snapshot"
 )
 
@@ -16,12 +17,18 @@ type SnapshotParams struct {
 	DisplayName string
 	// Seed is where the snapshot's id comes from; empty means a random one.
 	Seed string
+	// AutoDelete and TTL are in seconds; nil and -1 mean never.
+	AutoDelete, TTL *int64
+}
+
+func (p SnapshotParams) check() error {
+	return errors.Join(field.CheckSlug(p.Slug), field.CheckDisplayName(p.DisplayName), snapshot.CheckTimers(p.AutoDelete, p.TTL))
 }
 
 // Snapshot saves a running or paused VM, which goes on as it was. It returns
 // the snapshot, usable at once, and how long the VM stood still.
 func (m *Manager) Snapshot(ctx context.Context, ref string, p SnapshotParams) (s snapshot.Snapshot, pause time.Duration, err error) {
-	if err := errors.Join(checkSlug(p.Slug), checkDisplayName(p.DisplayName)); err != nil {
+	if err := p.check(); err != nil {
 		return s, 0, err
 	}
 	err = m.locked(ctx, ref, func(ctx context.Context, v VM) error {
@@ -48,18 +55,21 @@ func (m *Manager) capture(ctx context.Context, v VM, p SnapshotParams) (snapshot
 		s.Bytes, s.CreatedAt = c.Bytes, c.At
 		return nil
 	})
+	m.SnapshotChanged(s)
 	m.background.run(func(ctx context.Context) { m.awaitDurable(ctx, s.ID) })
 	return s, c.Pause, err
 }
 
 func (m *Manager) snapshotOf(v VM, p SnapshotParams) snapshot.Snapshot {
 	now := m.now()
-	return snapshot.Snapshot{
+	s := snapshot.Snapshot{
 		ID: SnapshotID(p.Seed), Slug: p.Slug, DisplayName: p.DisplayName,
 		SourceVMID: v.ID, SourceVMSlug: v.Slug, SourceVMDisplayName: v.DisplayName,
 		Resources: v.Resources, Image: v.Image, Ancestry: append([]string{v.ID}, v.Ancestry...),
 		CreatedAt: now, UpdatedAt: now,
 	}
+	s.SetTimers(p.AutoDelete, p.TTL)
+	return s
 }
 
 // awaitDurable marks a snapshot once its files are checksummed and on disk.

@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/field"
 	"github.com/pandovm/pando/internal/snapshot"
 )
 
@@ -15,8 +16,15 @@ type CreateParams struct {
 	// SnapshotRef is a snapshot id, a slug or an image name; empty means the default image.
 	SnapshotRef string
 	Slug        string
-	DisplayName string
-	Metadata    map[string]string
+	// ReassignSlug takes Slug from the VM that has it, in the moment in which the
+	// new VM is handed out.
+	ReassignSlug bool
+	DisplayName  string
+	Metadata     map[string]string
+	Timers       TimerChanges
+	// AutomaticRestart is true unless it says false.
+	AutomaticRestart *bool
+	Placement        []AntiAffinity
 	// Identity is "new" unless it says "keep".
 	Identity api.Identity
 	// Seed is where the VM's id comes from; empty means a random one.
@@ -24,7 +32,8 @@ type CreateParams struct {
 }
 
 func (p CreateParams) check() error {
-	return errors.Join(checkSlug(p.Slug), checkDisplayName(p.DisplayName), checkMetadata(p.Metadata), checkIdentity(p.Identity))
+	return errors.Join(field.CheckSlug(p.Slug), checkReassign(p.ReassignSlug, p.Slug), field.CheckDisplayName(p.DisplayName),
+		checkMetadata(p.Metadata), checkIdentity(p.Identity), p.Timers.check(), checkPlacement(p.Placement))
 }
 
 // Create makes a VM from a snapshot and returns it once its guest has
@@ -47,24 +56,46 @@ func (m *Manager) Create(ctx context.Context, p CreateParams) (VM, error) {
 		return VM{}, err
 	}
 	defer release()
+	defer m.rearm(ctx, v.ID)
+	// Before it is used, so that a timer does not delete it meanwhile.
+	m.touch(ctx, s.ID)
 	r, err := m.node.Restore(ctx, Restore{
-		VMID: v.ID, Generation: v.Generation, SnapshotID: s.ID, Hostname: v.hostname(), Identity: p.Identity,
+		VMID: v.ID, Generation: v.Generation, SnapshotID: s.ID, Hostname: hostname(p.Slug, v.ID), Identity: p.Identity,
 	})
 	if err != nil {
 		return VM{}, m.discard(ctx, v.ID, fmt.Errorf("create vm from %s: %w", s.ID, err))
 	}
-	m.touch(ctx, s.ID)
-	return m.confirmed(ctx, v.ID, r)
+	if p.ReassignSlug {
+		if err := m.takeSlug(ctx, v.ID, p.Slug); err != nil {
+			return VM{}, errors.Join(err, m.remove(ctx, v.ID))
+		}
+	}
+	return m.confirmed(ctx, v.ID, "", r)
+}
+
+// takeSlug gives a VM the slug of another one.
+func (m *Manager) takeSlug(ctx context.Context, id, slug string) error {
+	_, err := m.vms.UpdateVM(ctx, id, func(v *VM) error {
+		v.Slug, v.TakeSlug = slug, true
+		return nil
+	})
+	return err
 }
 
 func (m *Manager) fromSnapshot(s snapshot.Snapshot, p CreateParams) VM {
 	now := m.now()
-	return VM{
+	v := VM{
 		ID: VMID(p.Seed, 0), Slug: p.Slug, DisplayName: p.DisplayName, State: api.StateStarting,
 		Resources: s.Resources, SnapshotID: s.ID, SnapshotSlug: s.Slug, Image: s.Image,
 		Ancestry: s.Ancestry, Generation: 1, Metadata: maps.Clone(p.Metadata),
+		AutomaticRestart: p.AutomaticRestart == nil || *p.AutomaticRestart, Placement: p.Placement,
 		CreatedAt: now, UpdatedAt: now,
 	}
+	p.Timers.apply(&v.Timers)
+	if p.ReassignSlug {
+		v.Slug = "" // The VM that has it keeps it until the new one runs.
+	}
+	return v
 }
 
 // discard removes the record of a VM that could not be made.
@@ -74,11 +105,13 @@ func (m *Manager) discard(ctx context.Context, id string, cause error) error {
 
 // touch notes that a snapshot was used. Failing to note it fails nothing.
 func (m *Manager) touch(ctx context.Context, id string) {
-	_, err := m.snapshots.UpdateSnapshot(ctx, id, func(s *snapshot.Snapshot) error {
+	s, err := m.snapshots.UpdateSnapshot(ctx, id, func(s *snapshot.Snapshot) error {
 		s.LastUsedAt = m.now()
 		return nil
 	})
-	if err != nil {
+	if err == nil {
+		m.SnapshotChanged(s)
+	} else {
 		m.log.Warn("note use of snapshot", "snapshot_id", id, "error", err)
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/field"
 )
 
 // ForkParams says how many children to make and what they are called.
@@ -24,11 +26,11 @@ type ForkParams struct {
 }
 
 func (p ForkParams) check() error {
-	err := errors.Join(checkCount(p.Count), checkSlug(p.Slug), checkDisplayName(p.DisplayName), checkMetadata(p.Metadata), checkIdentity(p.Identity))
+	err := errors.Join(checkCount(p.Count), field.CheckSlug(p.Slug), field.CheckDisplayName(p.DisplayName), checkMetadata(p.Metadata), checkIdentity(p.Identity))
 	if err != nil || p.Slug == "" {
 		return err
 	}
-	return checkSlug(fmt.Sprintf("%s-%d", p.Slug, p.Count))
+	return field.CheckSlug(fmt.Sprintf("%s-%d", p.Slug, p.Count))
 }
 
 // ForkOutcome is the result of a fork, a child per entry in the order of the numbers.
@@ -45,7 +47,8 @@ type ForkedChild struct {
 }
 
 // Fork captures a running VM once and starts Count exact copies of it. The
-// source goes on at once. An error means that no child exists; a child that
+// source goes on at once. A paused VM stays paused: its copies continue from
+// the moment that was saved. An error means that no child exists; a child that
 // fails alone has its own Err.
 func (m *Manager) Fork(ctx context.Context, ref string, p ForkParams) (ForkOutcome, error) {
 	if err := p.check(); err != nil {
@@ -53,7 +56,7 @@ func (m *Manager) Fork(ctx context.Context, ref string, p ForkParams) (ForkOutco
 	}
 	var out ForkOutcome
 	err := m.locked(ctx, ref, func(ctx context.Context, v VM) error {
-		if v.State != api.StateRunning {
+		if v.State != api.StateRunning && v.State != api.StatePaused {
 			return wrongState(v, "fork")
 		}
 		var err error
@@ -70,13 +73,45 @@ func (m *Manager) fork(ctx context.Context, source VM, p ForkParams) (ForkOutcom
 	}
 	order := Fork{VMID: source.ID, Identity: p.Identity}
 	for _, c := range children {
-		order.Children = append(order.Children, ForkChild{VMID: c.ID, Generation: c.Generation, Hostname: c.hostname()})
+		order.Children = append(order.Children, ForkChild{VMID: c.ID, Generation: c.Generation, Hostname: hostname(c.Slug, c.ID)})
 	}
-	res, err := m.node.Fork(ctx, order)
+	for _, c := range children {
+		defer m.rearm(ctx, c.ID)
+	}
+	spread := m.node.Fork
+	if source.State == api.StatePaused {
+		spread = m.forkSaved
+	}
+	res, err := spread(ctx, order)
 	if err != nil {
 		return ForkOutcome{}, errors.Join(fmt.Errorf("fork vm %s: %w", source.ID, err), m.dropAll(ctx, children))
 	}
 	return m.forked(ctx, children, res), nil
+}
+
+// forkSaved makes children of a paused VM through a snapshot that only they
+// know of.
+func (m *Manager) forkSaved(ctx context.Context, o Fork) (ForkResult, error) {
+	saved := SnapshotID("")
+	c, err := m.node.Snapshot(ctx, o.VMID, saved)
+	if err != nil {
+		return ForkResult{}, err
+	}
+	res := ForkResult{CapturedAt: c.At, Children: make([]ChildResult, len(o.Children))}
+	var wg sync.WaitGroup
+	for i, child := range o.Children {
+		wg.Go(func() {
+			res.Children[i].Running, res.Children[i].Err = m.node.Restore(ctx, Restore{
+				VMID: child.VMID, Generation: child.Generation, SnapshotID: saved, Hostname: child.Hostname, Identity: o.Identity,
+			})
+		})
+	}
+	wg.Wait()
+	if err := m.node.DeleteSnapshot(ctx, saved); err != nil {
+		// The next start of the daemon removes what no record names.
+		m.log.Error("remove the snapshot of a fork", "vm_id", o.VMID, "snapshot_id", saved, "error", err)
+	}
+	return res, nil
 }
 
 // forked records what became of each child.
@@ -97,7 +132,7 @@ func (m *Manager) forkedChild(ctx context.Context, id string, at time.Time, r Ch
 		return nil
 	})
 	if err == nil {
-		v, err = m.confirmed(ctx, id, r.Running)
+		v, err = m.confirmed(ctx, id, "", r.Running)
 	}
 	return ForkedChild{VM: v, Err: err}
 }
@@ -111,6 +146,8 @@ func (m *Manager) children(source VM, p ForkParams) []VM {
 			Resources: source.Resources, Image: source.Image,
 			ParentID: source.ID, Ancestry: append([]string{source.ID}, source.Ancestry...),
 			Generation: 1, Metadata: maps.Clone(p.Metadata), CreatedAt: now, UpdatedAt: now,
+			// The placement is not the children's: they are where their source is.
+			Timers: source.Timers, AutomaticRestart: source.AutomaticRestart,
 		}
 		if p.Metadata == nil {
 			children[i].Metadata = maps.Clone(source.Metadata)

@@ -23,6 +23,11 @@ type Manager struct {
 	log       *slog.Logger
 
 	locks locks
+	// usage and agenda are what the timers go by; begun is when this daemon took over.
+	usage  usage
+	agenda *agenda
+	alarm  Alarm
+	begun  time.Time
 	// background counts the work that outlives a call; Close waits for it.
 	background group
 }
@@ -35,14 +40,19 @@ type Deps struct {
 	Node      Node
 	Images    Images
 	Now       func() time.Time
-	Log       *slog.Logger
+	// Alarm is the clock's bell; nil means the system's. It goes with Now.
+	Alarm Alarm
+	Log   *slog.Logger
 }
 
 // NewManager returns a Manager. Call Recover before the first use case.
 func NewManager(d Deps) *Manager {
+	if d.Alarm == nil {
+		d.Alarm = systemAlarm
+	}
 	return &Manager{
 		vms: d.VMs, snapshots: d.Snapshots, journal: d.Journal, node: d.Node, images: d.Images,
-		now: d.Now, log: d.Log,
+		now: d.Now, log: d.Log, agenda: newAgenda(), alarm: d.Alarm, begun: d.Now(),
 	}
 }
 
@@ -76,6 +86,7 @@ func (m *Manager) locked(ctx context.Context, ref string, change func(ctx contex
 		return err
 	}
 	defer release()
+	defer m.rearm(ctx, v.ID)
 	// The VM may have changed or gone while we waited.
 	if v, err = m.vms.FindVM(ctx, v.ID); err != nil {
 		return err
@@ -100,10 +111,13 @@ func (m *Manager) account(v *VM) {
 	v.UpdatedAt = now
 	switch {
 	case v.State == api.StateRunning && v.RunningSince.IsZero():
-		v.RunningSince = now
+		v.RunningSince, v.RestingSince = now, time.Time{}
 	case v.State == api.StatePaused || v.State == api.StateStopped:
 		v.RunTime = v.TotalRunTime(now)
 		v.RunningSince = time.Time{}
+		if v.RestingSince.IsZero() {
+			v.RestingSince = now
+		}
 	}
 }
 
@@ -119,24 +133,25 @@ func (m *Manager) begin(ctx context.Context, id string) (VM, error) {
 	})
 }
 
-// confirmed records that the guest has confirmed its epoch.
-func (m *Manager) confirmed(ctx context.Context, id string, r Running) (VM, error) {
+// confirmed records that the guest has confirmed its epoch. reason says why it
+// was started if nobody asked for it.
+func (m *Manager) confirmed(ctx context.Context, id, reason string, r Running) (VM, error) {
 	return m.vms.UpdateVM(ctx, id, func(v *VM) error {
-		if err := v.enter(api.StateRunning, ""); err != nil {
+		if err := v.enter(api.StateRunning, reason); err != nil {
 			return err
 		}
-		v.AgentVersion = r.AgentVersion
+		v.AgentVersion, v.RestartAt = r.AgentVersion, time.Time{}
 		m.account(v)
 		return nil
 	})
 }
 
 // hostname is what the guest calls itself: the slug, else a short form of the id.
-func (v VM) hostname() string {
-	if v.Slug != "" {
-		return v.Slug
+func hostname(slug, id string) string {
+	if slug != "" {
+		return slug
 	}
-	return "vm-" + strings.ReplaceAll(strings.TrimPrefix(v.ID, "vm-"), "-", "")[:12]
+	return "vm-" + strings.ReplaceAll(strings.TrimPrefix(id, "vm-"), "-", "")[:12]
 }
 
 // source finds the snapshot that a create starts from: an image by name, else

@@ -289,7 +289,7 @@ func TestCrashIsRecorded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); r.manager.Watch(ctx) }()
-	v := r.create(t, vm.CreateParams{})
+	v := r.create(t, vm.CreateParams{AutomaticRestart: new(false)})
 	r.node.Crash(v.ID)
 	for v.State != api.StateStopped {
 		var err error

@@ -35,7 +35,21 @@ type VM struct {
 	// present one and is zero when the VM does not run.
 	RunTime      time.Duration
 	RunningSince time.Time
-	Metadata     map[string]string
+	// RestingSince is when the VM last ceased to run; zero while it runs.
+	RestingSince time.Time
+	// UsedAt is a moment of use that was written down: the last one may be later.
+	UsedAt           time.Time
+	Timers           Timers
+	AutomaticRestart bool
+	// Restarts counts the restarts after crashes in a row; RestartAt is when the
+	// next one is due, zero if none is.
+	Restarts  int
+	RestartAt time.Time
+	Placement []AntiAffinity
+	Metadata  map[string]string
+	// TakeSlug takes Slug from the VM that has it when the record is written. It
+	// is never stored.
+	TakeSlug     bool
 	AgentVersion string
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
@@ -54,11 +68,15 @@ type Filter struct {
 
 // Repository keeps VM records. All methods are safe for concurrent use.
 type Repository interface {
-	// InsertVM adds a VM; a taken slug is fault CONFLICT with reason slug_taken.
+	// InsertVM adds a VM; a taken slug is fault CONFLICT with reason slug_taken
+	// unless TakeSlug is set, and a VM that Placement forbids to be near is fault
+	// CONFLICT with reason placement_unsatisfiable.
 	InsertVM(ctx context.Context, v VM) error
 	// UpdateVM applies change to the record in one transaction and returns the
 	// result. An error from change leaves the record as it was.
 	UpdateVM(ctx context.Context, id string, change func(*VM) error) (VM, error)
+	// NoteUse sets UsedAt and nothing else. A VM that is not there is no error.
+	NoteUse(ctx context.Context, id string, at time.Time) error
 	// FindVM looks a VM up by id or slug; fault NOT_FOUND if there is none.
 	FindVM(ctx context.Context, ref string) (VM, error)
 	// ListVMs returns the page asked for, newest first, and the number of VMs
@@ -156,11 +174,26 @@ const (
 	PresenceAbsent Presence = "absent"
 )
 
+// Cause says what kind of end a VM came to.
+type Cause string
+
+// The values of Cause.
+const (
+	// CausePoweredOff: the guest shut itself down.
+	CausePoweredOff Cause = "powered_off"
+	// CausePanicked: the guest's kernel panicked.
+	CausePanicked Cause = "panicked"
+	// CauseCrashed: the process ended in another way: it was killed, it aborted,
+	// or the host went down.
+	CauseCrashed Cause = "crashed"
+)
+
 // Sighting reports that a VM's process ended without an order.
 type Sighting struct {
 	VMID       string
 	Generation int64
 	Presence   Presence
+	Cause      Cause
 	// Reason says what was seen: "guest powered off", "qemu was killed (signal 9)".
 	Reason string
 }

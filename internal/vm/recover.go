@@ -12,9 +12,9 @@ import (
 
 // Recover settles what a daemon that ended left behind: it finishes the
 // intents, brings every record in line with what the node sees, and removes
-// what no record names. It runs before the first use case.
+// what no record names, and finds out what the timers have to do. It runs before the first use case.
 func (m *Manager) Recover(ctx context.Context) error {
-	return errors.Join(m.finishIntents(ctx), m.settleVMs(ctx), m.settleSnapshots(ctx))
+	return errors.Join(m.finishIntents(ctx), m.settleVMs(ctx), m.settleSnapshots(ctx), m.armAll(ctx))
 }
 
 func (m *Manager) finishIntents(ctx context.Context) error {

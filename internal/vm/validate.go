@@ -6,6 +6,7 @@ import (
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/field"
 )
 
 // The limits that apply to requests. GET /openapi.json shows them.
@@ -13,8 +14,8 @@ const (
 	MaxForkChildren    = 100
 	MaxMetadataEntries = 64
 	MaxMetadataLength  = 63
-	MaxSlugLength      = 63
-	MaxDisplayName     = 255
+	MaxSlugLength      = field.MaxSlug
+	MaxDisplayName     = field.MaxDisplayName
 	MaxStdinBytes      = 1 << 20
 	MaxCommandBytes    = 1 << 20
 	// MaxOutputBytes bounds each of stdout and stderr in an answer.
@@ -22,26 +23,6 @@ const (
 	DefaultExecTimeout = 30 * time.Second
 	MaxExecTimeout     = 24 * time.Hour
 )
-
-// checkSlug accepts an empty slug, which means none.
-func checkSlug(slug string) error {
-	const grammar = `^[a-z0-9]+(-[a-z0-9]+)*$`
-	if slug == "" {
-		return nil
-	}
-	if len(slug) > MaxSlugLength || !regexp.MustCompile(grammar).MatchString(slug) {
-		return fault.BadField("slug", "%q is not 1 to %d characters of a-z, 0-9 and single hyphens inside", slug, MaxSlugLength).
-			Hint(`use something like "build-7"`)
-	}
-	return nil
-}
-
-func checkDisplayName(name string) error {
-	if len(name) > MaxDisplayName {
-		return fault.BadField("displayName", "%d bytes is more than %d", len(name), MaxDisplayName).Hint("shorten it")
-	}
-	return nil
-}
 
 func checkMetadata(m map[string]string) error {
 	if len(m) > MaxMetadataEntries {

@@ -149,6 +149,9 @@ func TestKilledQEMUIsReported(t *testing.T) {
 	t.Parallel()
 	l := testlab.New(t)
 	v := l.Create(testlab.Busybox)
+	if _, err := l.Client.VMs.Update(t.Context(), v.ID, api.UpdateVMRequest{AutomaticRestart: new(false)}); err != nil {
+		t.Fatal(err)
+	}
 	l.Run(v.ID, "echo kept > /disk; sync")
 	kill(t, l.QEMU(v.ID))
 	stopped := awaitState(t, l, v.ID, api.StateStopped)

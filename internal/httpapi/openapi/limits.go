@@ -1,6 +1,9 @@
 package openapi
 
 import (
+	"time"
+
+	"github.com/pandovm/pando/internal/field"
 	"github.com/pandovm/pando/internal/httpapi"
 	"github.com/pandovm/pando/internal/vm"
 )
@@ -17,7 +20,19 @@ func limits() map[string]schema {
 			"type": "string", "maxLength": vm.MaxMetadataLength,
 		},
 	}
+	timer := schema{"minimum": -1, "maximum": int64(field.MaxTimer / time.Second)}
+	rules := schema{"maxItems": vm.MaxAntiAffinity}
 	return map[string]schema{
+		"CreateVMRequest.IdleTimeoutSeconds": timer, "CreateVMRequest.AutoDeleteSeconds": timer, "CreateVMRequest.TTLSeconds": timer,
+		"CreateVMRequest.MaxRunSeconds": timer, "CreateVMRequest.MaxRunTotalSeconds": timer,
+		"UpdateVMRequest.IdleTimeoutSeconds": timer, "UpdateVMRequest.AutoDeleteSeconds": timer, "UpdateVMRequest.TTLSeconds": timer,
+		"UpdateVMRequest.MaxRunSeconds": timer, "UpdateVMRequest.MaxRunTotalSeconds": timer,
+		"UpdateVMRequest.Slug": slug, "UpdateVMRequest.DisplayName": name, "UpdateVMRequest.Metadata": metadata,
+		"CreateSnapshotRequest.AutoDeleteSeconds": timer, "CreateSnapshotRequest.TTLSeconds": timer,
+		"UpdateSnapshotRequest.AutoDeleteSeconds": timer, "UpdateSnapshotRequest.TTLSeconds": timer,
+		"UpdateSnapshotRequest.Slug": slug, "UpdateSnapshotRequest.DisplayName": name,
+		"Placement.AntiAffinity": rules, "AntiAffinity.Topology": {"enum": []string{"node"}},
+		"Selector.MatchLabels": {"minProperties": 1, "maxProperties": vm.MaxMatchLabels},
 		"CreateVMRequest.Slug": slug, "CreateVMRequest.DisplayName": name, "CreateVMRequest.Metadata": metadata,
 		"ForkVMRequest.Slug": slug, "ForkVMRequest.DisplayName": name, "ForkVMRequest.Metadata": metadata,
 		"CreateSnapshotRequest.Slug": slug, "CreateSnapshotRequest.DisplayName": name,

@@ -53,12 +53,15 @@ func (f *Fake) FailNext(method string, err error) {
 }
 
 // Crash ends a VM as if its process had been killed.
-func (f *Fake) Crash(id string) {
+func (f *Fake) Crash(id string) { f.End(id, vm.CauseCrashed, "qemu was killed (signal 9)") }
+
+// End ends a VM by itself.
+func (f *Fake) End(id string, cause vm.Cause, reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	g := f.guests[id]
 	g.stop()
-	f.sightings <- vm.Sighting{VMID: id, Generation: g.generation, Presence: vm.PresenceStopped, Reason: "qemu was killed (signal 9)"}
+	f.sightings <- vm.Sighting{VMID: id, Generation: g.generation, Presence: vm.PresenceStopped, Cause: cause, Reason: reason}
 }
 
 // enter takes the lock and returns the failure that is due, if any.
