@@ -113,7 +113,8 @@ func build(ctx context.Context, o Options, key string) (*process, error) {
 		VMs: p.manager, Snapshots: snapshot.NewService(s, n, shelf.Canonical, p.manager.SnapshotChanged), Images: images, APIKey: key,
 		Status:     api.Status{Status: "ok", Version: o.Version, Accelerator: string(h.qemu.Accel)},
 		Background: p.background, Keys: operation.NewKeys(s, time.Now),
-		Now: time.Now, Log: o.Log,
+		Stats: p.manager,
+		Now:   time.Now, Log: o.Log,
 	})
 	if err == nil {
 		err = p.manager.Recover(ctx)

@@ -50,6 +50,7 @@ type Config struct {
 	VMs       VMs
 	Snapshots Snapshots
 	Images    Images
+	Stats     Stats
 	// APIKey is the key that every route except /status and /openapi.json asks for.
 	APIKey string
 	// Status is the answer of GET /status.
@@ -67,6 +68,7 @@ type server struct {
 	vms        VMs
 	snapshots  Snapshots
 	images     Images
+	stats      Stats
 	keyDigest  [sha256.Size]byte
 	status     api.Status
 	limits     []api.Limit
@@ -85,6 +87,7 @@ func New(c Config) (http.Handler, error) {
 	}
 	s := &server{
 		vms: c.VMs, snapshots: c.Snapshots, images: c.Images, status: c.Status, limits: c.Limits, background: c.Background, keys: c.Keys,
+		stats:     c.Stats,
 		keyDigest: sha256.Sum256([]byte(c.APIKey)), now: c.Now, log: c.Log, mux: http.NewServeMux(),
 	}
 	s.mount(s.routes())

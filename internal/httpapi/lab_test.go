@@ -163,6 +163,7 @@ func newHandlerOn(tb testing.TB, l *lab, records *store.Store) http.Handler {
 		}
 	})
 	h, err := httpapi.New(httpapi.Config{
+		Stats:      fakeStats{},
 		Background: background, Keys: operation.NewKeys(records, moment),
 		VMs: l.vms, Snapshots: l.snapshots, Images: l.images, APIKey: key,
 		Status: api.Status{Status: "ok", Version: "1.2.3", Accelerator: "tcg"},

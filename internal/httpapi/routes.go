@@ -74,7 +74,7 @@ func Operations() []Operation {
 }
 
 func (s *server) routes() []route {
-	return slices.Concat(s.systemRoutes(), s.backgroundRoutes(), s.limitRoutes(), s.vmRoutes(), s.lifecycleRoutes(), s.execRoutes(), s.snapshotRoutes(), s.imageRoutes())
+	return slices.Concat(s.systemRoutes(), s.backgroundRoutes(), s.limitRoutes(), s.vmRoutes(), s.lifecycleRoutes(), s.execRoutes(), s.snapshotRoutes(), s.imageRoutes(), s.statsRoutes())
 }
 
 // mount fills the mux. A path without its method is a handler of its own, so

@@ -229,6 +229,8 @@ type Node interface {
 	AwaitDurable(ctx context.Context, snapshotID string) error
 	// DeleteSnapshot removes a saved machine; idempotent.
 	DeleteSnapshot(ctx context.Context, snapshotID string) error
+	// Usage says what the VM uses right now.
+	Usage(ctx context.Context, vmID string) (Usage, error)
 	// Presence says what the VM is right now.
 	Presence(ctx context.Context, vmID string) (Presence, error)
 	// VMs and Snapshots list everything that the node holds.

@@ -29,6 +29,7 @@ func Conformance(t *testing.T, n vm.Node, snapshotID string) {
 		"snapshot":            (*rig).snapshot,
 		"snapshot of paused":  (*rig).snapshotPaused,
 		"delete in any state": (*rig).deleteAny,
+		"usage":               (*rig).usage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -263,4 +264,25 @@ func (r *rig) deleteAny() {
 		r.must(r.n.Delete(r.Context(), id))
 		r.wantPresence(id, vm.PresenceAbsent)
 	}
+}
+
+func (r *rig) usage() {
+	id := r.create()
+	u, err := r.n.Usage(r.Context(), id)
+	r.must(err)
+	if u.CPUTime <= 0 || u.MemoryUnique <= 0 || u.MemoryShared <= 0 || u.DiskBytes <= 0 {
+		r.Errorf("a vm that runs uses %+v", u)
+	}
+	r.must(r.n.Pause(r.Context(), id))
+	if u, err = r.n.Usage(r.Context(), id); err != nil || u.CPUTime != 0 || u.MemoryUnique != 0 || u.DiskBytes <= 0 {
+		r.Errorf("a paused vm uses %+v (%v)", u, err)
+	}
+	if _, err := r.n.Usage(r.Context(), "vm-nobody"); !isNotFound(err) {
+		r.Errorf("usage of no vm: %v", err)
+	}
+}
+
+func isNotFound(err error) bool {
+	f := fault.As(err)
+	return f != nil && f.Code == api.CodeNotFound
 }

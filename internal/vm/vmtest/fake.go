@@ -264,6 +264,23 @@ func (f *Fake) DeleteSnapshot(_ context.Context, id string) error {
 	return err
 }
 
+// Usage implements vm.Node. Every guest that runs uses the same.
+func (f *Fake) Usage(_ context.Context, id string) (vm.Usage, error) {
+	err := f.enter("Usage")
+	defer f.mu.Unlock()
+	g := f.guests[id]
+	switch {
+	case err != nil:
+		return vm.Usage{}, err
+	case g == nil:
+		return vm.Usage{}, fault.NotFound("vm", id)
+	case g.presence != vm.PresenceRunning:
+		return vm.Usage{DiskBytes: 4096}, nil
+	default:
+		return vm.Usage{CPUTime: time.Second, MemoryShared: 2 << 20, MemoryUnique: 1 << 20, DiskBytes: 4096}, nil
+	}
+}
+
 // Presence implements vm.Node.
 func (f *Fake) Presence(_ context.Context, id string) (vm.Presence, error) {
 	f.mu.Lock()
