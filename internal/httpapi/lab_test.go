@@ -1,12 +1,14 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -130,11 +132,16 @@ func moment() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 // newLab makes a lab in which no snapshot exists and nothing else may be called.
 func newLab(t *testing.T) *lab {
 	t.Helper()
+	return newLabWith(t, func(l *lab) { l.handler = newHandler(t, l) })
+}
+
+func newLabWith(t *testing.T, handle func(*lab)) *lab {
+	t.Helper()
 	l := &lab{t: t, vms: &fakeVMs{}, snapshots: &fakeSnapshots{}, images: &fakeImages{}, log: &logBuffer{}}
 	l.snapshots.get = func(_ context.Context, ref string) (snapshot.Snapshot, error) {
 		return snapshot.Snapshot{}, fault.NotFound("snapshot", ref)
 	}
-	l.handler = newHandler(t, l)
+	handle(l)
 	srv := httptest.NewServer(l.handler)
 	t.Cleanup(srv.Close)
 	l.url, l.client = srv.URL, srv.Client()
@@ -213,6 +220,29 @@ func (l *lab) send(method, path, body string, headers ...string) answer {
 	return answer{l.t, resp.StatusCode, resp.Header, data}
 }
 
+// raw sends bytes that no client would and reads one answer.
+func (l *lab) raw(request string) answer {
+	l.t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(l.t.Context(), "tcp", strings.TrimPrefix(l.url, "http://"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request); err != nil {
+		l.t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return answer{l.t, resp.StatusCode, resp.Header, data}
+}
+
 // ok decodes a successful answer into v.
 func (a answer) ok(status int, v any) {
 	a.t.Helper()
@@ -258,6 +288,12 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 // line waits for the log line of a request: it is written after the answer.
 func (b *logBuffer) line(t *testing.T, requestID string) map[string]any {
 	t.Helper()
+	return b.await(t, func(line map[string]any) bool { return line["request_id"] == requestID })
+}
+
+// await waits for a log line.
+func (b *logBuffer) await(t *testing.T, wanted func(map[string]any) bool) map[string]any {
+	t.Helper()
 	for {
 		b.mu.Lock()
 		text := b.buf.String()
@@ -267,13 +303,13 @@ func (b *logBuffer) line(t *testing.T, requestID string) map[string]any {
 			if err := json.Unmarshal([]byte(raw), &line); err != nil {
 				t.Fatal(err)
 			}
-			if line["request_id"] == requestID {
+			if wanted(line) {
 				return line
 			}
 		}
 		select {
 		case <-t.Context().Done():
-			t.Fatal("the request was not logged")
+			t.Fatal("it was not logged")
 		case <-time.After(time.Millisecond):
 		}
 	}
