@@ -135,7 +135,7 @@ func exampleVM() api.VM {
 		ID: "vm-4f1c2a9d0b7e4c55a1d3e6f708192a3b", State: api.StateRunning, Slug: new("web"), DisplayName: new("Web shop"),
 		Resources:  api.Resources{CPU: 2, Memory: 2048, Storage: 16384},
 		SnapshotID: new("sh-0a1b2c3d4e5f60718293a4b5c6d7e8f9"), Image: new("pando/debian"), Ancestry: []string{},
-		Generation: 3, TotalRunSeconds: 3725, Metadata: map[string]string{"task": "42", "owner": "ann"},
+		Generation: 3, TotalRunSeconds: 3725, AutomaticRestart: true, Metadata: map[string]string{"task": "42", "owner": "ann"},
 		Networks: []api.VMNetwork{}, VPCs: []api.VMNetwork{}, AgentVersion: "v1.2.3",
 		CreatedAt: moment().Add(-3 * time.Minute), UpdatedAt: moment().Add(-40 * time.Second),
 	}

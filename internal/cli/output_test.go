@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -24,6 +25,10 @@ func TestTranscripts(t *testing.T) {
 		"GET /v5/vms":                   api.VMList{VMs: []api.VM{exampleFork("1"), exampleVM(), stopped}, TotalCount: 3, RunningCount: 2, StoppedCount: 1},
 		"POST /v5/vms":                  exampleVM(),
 		"GET /v5/vms/web":               exampleVM(),
+		"GET /v5/vms/timed":             timedVM(),
+		"PATCH /v5/vms/web":             timedVM(),
+		"GET /v5/snapshots/prepared":    exampleSnapshot(),
+		"PATCH /v5/snapshots/prepared":  exampleSnapshot(),
 		"GET /v5/vms/try-9":             stopped,
 		"POST /v5/vms/web/start":        exampleVM(),
 		"POST /v5/vms/web/pause":        pausedVM(),
@@ -50,7 +55,12 @@ func TestTranscripts(t *testing.T) {
 	tests := map[string]string{
 		"vm-ls": "vm ls", "vm-ls-all": "vm ls --all", "vm-ls-quiet": "vm ls -q", "vm-ls-json": "vm ls --json",
 		"vm-create": "vm create", "vm-create-quiet": "vm create -q", "vm-create-json": "vm create pando/debian --json",
-		"vm-get": "vm get web", "vm-get-stopped": "vm get try-9", "vm-get-json": "vm get web --json", "vm-get-missing": "vm get nope",
+		"vm-get": "vm get web", "vm-get-stopped": "vm get try-9", "vm-get-timers": "vm get timed",
+		"vm-update": "vm update web --ttl 2h", "vm-update-json": "vm update web --slug x --json", "snapshot-get": "snapshot get prepared",
+		"snapshot-update": "snapshot update prepared --ttl never", "snapshot-create": "snapshot create web --ttl 1h",
+		"usage-timer": "vm create --ttl soon", "usage-timer-fraction": "vm update web --idle-timeout 1500ms",
+		"usage-ephemeral": "vm create --ephemeral --auto-delete 1h", "usage-page": "vm ls --limit -1", "usage-apart": "vm create --apart-from db",
+		"vm-get-json": "vm get web --json", "vm-get-missing": "vm get nope",
 		"vm-get-missing-json": "vm get nope --json",
 		"vm-start":            "vm start web", "vm-pause": "vm pause web", "vm-stop": "vm stop web",
 		"vm-fork": "vm fork web -n 2 --slug try", "vm-fork-half": "vm fork half -n 2 --slug try", "vm-fork-half-json": "vm fork half -n 2 --json",
@@ -119,9 +129,18 @@ func pausedVM() api.VM {
 	return vm
 }
 
+func timedVM() api.VM {
+	vm := exampleVM()
+	vm.IdleTimeoutSeconds, vm.AutoDeleteSeconds, vm.TTLSeconds = new(int64(900)), new(int64(0)), new(int64(172800))
+	vm.MaxRunSeconds, vm.MaxRunTotalSeconds, vm.AutomaticRestart = new(int64(7200)), new(int64(360000)), false
+	vm.NextPauseAt, vm.NextPauseReason = new(moment().Add(14*time.Minute)), new("idleTimeoutSeconds")
+	vm.NextDeleteAt, vm.NextDeleteReason = new(moment().Add(47*time.Hour)), new("ttlSeconds")
+	return vm
+}
+
 func exampleSnapshot() api.Snapshot {
 	return api.Snapshot{
-		ID: "sh-0a1b2c3d4e5f60718293a4b5c6d7e8f9", SourceVMID: new(exampleVM().ID), SourceVMSlug: new("web"), Slug: new("prepared"),
+		ID: "sh-0a1b2c3d4e5f60718293a4b5c6d7e8f9", AutoDeleteSeconds: new(int64(86400)), SourceVMID: new(exampleVM().ID), SourceVMSlug: new("web"), Slug: new("prepared"),
 		Resources: exampleVM().Resources, Image: new("pando/debian"), Bytes: 210 << 20, CreatedAt: moment(), UpdatedAt: moment(),
 	}
 }
@@ -134,8 +153,8 @@ func exampleSnapshotResponse() api.CreateSnapshotResponse {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	commands := []string{
-		"", "vm", "vm create", "vm ls", "vm get", "vm start", "vm stop", "vm pause", "vm fork", "vm snapshot", "vm exec", "vm rm",
-		"snapshot", "snapshot ls", "snapshot rm", "image", "image build", "image ls", "image show", "image rm", "limits", "doctor", "serve", "version",
+		"", "vm", "vm create", "vm ls", "vm get", "vm update", "vm start", "vm stop", "vm pause", "vm fork", "vm snapshot", "vm exec", "vm rm",
+		"snapshot", "snapshot create", "snapshot ls", "snapshot get", "snapshot update", "snapshot rm", "image", "image build", "image ls", "image show", "image rm", "limits", "doctor", "serve", "version",
 	}
 	for _, command := range commands {
 		t.Run(command, func(t *testing.T) {

@@ -6,9 +6,9 @@ func (a *app) snapshot() *cobra.Command {
 	return group(&cobra.Command{
 		Use:     "snapshot",
 		Aliases: []string{"snapshots"},
-		Short:   "List and delete snapshots",
-		Long: `List and delete snapshots. To take one, use: pando vm snapshot
+		Short:   "Take, change and delete snapshots",
+		Long: `Take, change and delete snapshots.
 
 A snapshot is named by its id or its slug.`,
-	}, a.snapshotLs(), a.snapshotRm())
+	}, a.snapshotCreate(), a.snapshotLs(), a.snapshotGet(), a.snapshotUpdate(), a.snapshotRm())
 }

@@ -10,6 +10,7 @@ import (
 )
 
 func (a *app) snapshotLs() *cobra.Command {
+	var filter pando.SnapshotFilter
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:     "ls",
@@ -17,19 +18,27 @@ func (a *app) snapshotLs() *cobra.Command {
 		Short:   "List snapshots",
 		Args:    wantArgs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.runSnapshotList(cmd.Context(), quiet)
+			if err := checkPage(filter.Limit, filter.Offset); err != nil {
+				return err
+			}
+			return a.runSnapshotList(cmd.Context(), filter, quiet)
 		},
 	}
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	f := cmd.Flags()
+	f.StringVar(&filter.SourceVMID, "source", "", "only snapshots of this `vm`")
+	f.StringVar(&filter.Search, "search", "", "only snapshots with this `text` in id, slug, name or image")
+	f.IntVar(&filter.Limit, "limit", 0, "at most this many")
+	f.IntVar(&filter.Offset, "offset", 0, "leave out this many of the newest")
+	f.BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	return cmd
 }
 
-func (a *app) runSnapshotList(ctx context.Context, quiet bool) error {
+func (a *app) runSnapshotList(ctx context.Context, filter pando.SnapshotFilter, quiet bool) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	list, err := c.Snapshots.List(ctx, pando.SnapshotFilter{})
+	list, err := c.Snapshots.List(ctx, filter)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func (a *app) vm() *cobra.Command {
 A VM is named by its id or its slug.`,
 	}
 	return group(
-		cmd, a.vmCreate(), a.vmLs(), a.vmGet(), a.vmStart(), a.vmStop(), a.vmPause(),
+		cmd, a.vmCreate(), a.vmLs(), a.vmGet(), a.vmUpdate(), a.vmStart(), a.vmStop(), a.vmPause(),
 		a.vmFork(), a.vmSnapshot(), a.vmExec(), a.vmRm(),
 	)
 }

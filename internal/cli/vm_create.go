@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 
 func (a *app) vmCreate() *cobra.Command {
 	var n naming
+	var o createOptions
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "create [SNAPSHOT]",
@@ -23,19 +25,65 @@ it the default image is taken. The first use of an image builds it, which takes
 some minutes.`,
 		Example: `  pando vm create
   pando vm create pando/busybox --slug tiny
-  pando vm create my-snapshot --metadata task=42 --identity keep`,
+  pando vm create my-snapshot --metadata task=42 --identity keep
+  pando vm create --ephemeral --idle-timeout 15m --ttl 24h
+  pando vm create new-version --slug web --replace-slug`,
 		Args: wantArgs(0, 1, "SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request, err := n.createRequest(args)
 			if err != nil {
 				return err
 			}
+			if err := o.apply(&request); err != nil {
+				return err
+			}
 			return a.runCreate(cmd.Context(), request, quiet)
 		},
 	}
 	n.register(cmd, "a unique name: a-z, 0-9 and single hyphens, at most 63 characters")
+	o.register(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the id only")
 	return cmd
+}
+
+// createOptions are the settings that only a create and an update know.
+type createOptions struct {
+	replaceSlug, noRestart bool
+	timers                 timerFlags
+	apart                  []string
+}
+
+func (o *createOptions) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.replaceSlug, "replace-slug", false, "take the slug from the VM that has it, which runs on")
+	f.BoolVar(&o.noRestart, "no-restart", false, "do not boot it again after a crash")
+	f.StringArrayVar(&o.apart, "apart-from", nil, "not on a host of a VM with this metadata: `key=value,key=value`; may be repeated")
+	o.timers.register(cmd)
+}
+
+func (o *createOptions) apply(r *api.CreateVMRequest) error {
+	if err := o.timers.check(); err != nil {
+		return err
+	}
+	if o.replaceSlug {
+		r.ReassignSlug = new(true)
+	}
+	if o.noRestart {
+		r.AutomaticRestart = new(false)
+	}
+	r.IdleTimeoutSeconds, r.AutoDeleteSeconds, r.TTLSeconds = o.timers.idle.seconds, o.timers.autoDelete.seconds, o.timers.ttl.seconds
+	r.MaxRunSeconds, r.MaxRunTotalSeconds = o.timers.maxRun.seconds, o.timers.maxRunTotal.seconds
+	for _, rule := range o.apart {
+		labels, err := pairs("apart-from", strings.Split(rule, ","))
+		if err != nil {
+			return err
+		}
+		if r.Placement == nil {
+			r.Placement = &api.Placement{}
+		}
+		r.Placement.AntiAffinity = append(r.Placement.AntiAffinity, api.AntiAffinity{Topology: "node", Selector: api.Selector{MatchLabels: labels}})
+	}
+	return nil
 }
 
 func (n *naming) createRequest(args []string) (api.CreateVMRequest, error) {

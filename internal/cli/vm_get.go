@@ -50,6 +50,7 @@ func (a *app) describeVM(vm api.VM) *block {
 	b.add("Ancestry", strings.Join(vm.Ancestry, " < "))
 	b.add("Generation", strconv.FormatInt(vm.Generation, 10))
 	b.add("Running time", (time.Duration(vm.TotalRunSeconds) * time.Second).String())
+	a.addTimers(&b, vm)
 	for _, key := range slices.Sorted(maps.Keys(vm.Metadata)) {
 		b.add("Metadata", key+"="+vm.Metadata[key])
 	}

@@ -13,8 +13,10 @@ import (
 )
 
 type listOptions struct {
-	state      string
-	all, quiet bool
+	state, slug, snapshot, search string
+	metadata                      []string
+	limit, offset                 int
+	all, quiet                    bool
 }
 
 func (a *app) vmLs() *cobra.Command {
@@ -35,6 +37,13 @@ Stopped VMs are left out unless --all or --state asks for them.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.state, "state", "", "only VMs in this `state`: "+strings.Join(stateNames(), ", "))
+	f := cmd.Flags()
+	f.StringVar(&o.slug, "slug", "", "only the VM with exactly this slug")
+	f.StringVar(&o.snapshot, "snapshot", "", "only VMs created from this `snapshot`")
+	f.StringVar(&o.search, "search", "", "only VMs with this `text` in id, slug, name or image")
+	f.StringArrayVar(&o.metadata, "metadata", nil, "only VMs with this `key=value`; may be repeated")
+	f.IntVar(&o.limit, "limit", 0, "at most this many")
+	f.IntVar(&o.offset, "offset", 0, "leave out this many of the newest")
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "stopped VMs too")
 	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print ids only")
 	return cmd
@@ -47,9 +56,27 @@ func stateNames() []string {
 	}
 }
 
+func (o listOptions) filter() (pando.VMFilter, error) {
+	metadata, err := pairs("metadata", o.metadata)
+	return pando.VMFilter{
+		State: api.State(o.state), Slug: o.slug, SnapshotID: o.snapshot, Search: o.search, Metadata: metadata,
+		Limit: o.limit, Offset: o.offset,
+	}, err
+}
+
 func (o listOptions) check() error {
+	if err := checkPage(o.limit, o.offset); err != nil {
+		return err
+	}
 	if o.state != "" && !slices.Contains(stateNames(), o.state) {
 		return &usageError{message: "--state " + o.state + ": want one of " + strings.Join(stateNames(), ", ")}
+	}
+	return nil
+}
+
+func checkPage(limit, offset int) error {
+	if limit < 0 || offset < 0 {
+		return &usageError{message: "--limit and --offset: want numbers of at least 0"}
 	}
 	return nil
 }
@@ -63,7 +90,11 @@ func (a *app) runList(ctx context.Context, o listOptions) error {
 	if err != nil {
 		return err
 	}
-	list, err := c.VMs.List(ctx, pando.VMFilter{State: api.State(o.state)})
+	filter, err := o.filter()
+	if err != nil {
+		return err
+	}
+	list, err := c.VMs.List(ctx, filter)
 	if err != nil {
 		return err
 	}
