@@ -62,6 +62,27 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// Take returns the input that is there, waiting for some, without copying it; it
+// is the caller's. The caller gives back a buffer for reuse, which may be nil.
+func (s *Stream) Take(spare []byte) ([]byte, error) {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(s.input) == 0 && !s.inputEnded && s.err == nil {
+		s.ready.Wait()
+	}
+	if len(s.input) == 0 {
+		if s.inputEnded {
+			return nil, io.EOF
+		}
+		return nil, s.err
+	}
+	p := s.input
+	s.input = spare[:0]
+	s.creditLocked(len(p))
+	return p, nil
+}
+
 func (s *Stream) creditLocked(n int) {
 	c := s.conn
 	c.creditLocked(n)

@@ -5,6 +5,7 @@ package setup
 
 import (
 	"github.com/pandovm/pando/internal/agent/command"
+	"github.com/pandovm/pando/internal/agent/files"
 	"github.com/pandovm/pando/internal/agent/http2"
 	"github.com/pandovm/pando/internal/agent/process"
 	"github.com/pandovm/pando/internal/link"
@@ -21,6 +22,7 @@ type Parts struct {
 func Handlers(p Parts) map[string]http2.Handler {
 	commands := &command.Service{Spawner: p.Spawner, Accounts: p.Accounts}
 	return map[string]http2.Handler{
-		link.PathExec: commands.Exec,
+		link.PathExec:  commands.Exec,
+		link.PathFiles: files.New(p.Accounts).Serve,
 	}
 }

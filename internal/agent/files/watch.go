@@ -1,0 +1,5 @@
+package files
+
+import "errors"
+
+func (r *request) watch() error { return errors.New("not yet") }
