@@ -220,6 +220,7 @@ const (
 
 // FileEvent is one line of the response to a watch.
 type FileEvent struct {
+	// Type says what happened.
 	Type FileEventType `json:"type"`
 	// Path is absolute; From is the former path of what was moved.
 	Path string `json:"path,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/file"
 	"github.com/pandovm/pando/internal/httpapi"
 	"github.com/pandovm/pando/internal/image"
 	"github.com/pandovm/pando/internal/node"
@@ -114,6 +115,7 @@ func build(ctx context.Context, o Options, key string) (*process, error) {
 		Status:     api.Status{Status: "ok", Version: o.Version, Accelerator: string(h.qemu.Accel)},
 		Background: p.background, Keys: operation.NewKeys(s, time.Now),
 		Stats: p.manager,
+		Files: file.NewService(p.manager, n.Files()),
 		Now:   time.Now, Log: o.Log,
 	})
 	if err == nil {

@@ -243,34 +243,40 @@ func fileRefused(o link.FileOrder, r link.FileRefusal) error {
 func shown(p string) string { return fmt.Sprintf("%.1000q", p) }
 
 func refusalFault(r link.FileRefusal, field, p string) *fault.Error {
-	build := func(code api.Code, reason api.Reason, remedy, format string, args ...any) *fault.Error {
-		return &fault.Error{
-			Code: code, Reason: reason, Field: field, Remedy: remedy,
-			Message: field + ": " + fmt.Sprintf(format, args...),
-		}
+	bad := func(reason api.Reason, remedy, format string, args ...any) *fault.Error {
+		f := fault.BadField(field, format, args...).Hint("%s", remedy)
+		f.Reason = reason
+		return f
 	}
-	bad, conflict := api.CodeBadRequest, api.CodeConflict
+	conflict := func(reason api.Reason, remedy, format string, args ...any) *fault.Error {
+		f := fault.Conflict(reason, field+": "+format, args...).Hint("%s", remedy)
+		f.Field = field
+		return f
+	}
 	switch r.Cause {
 	case link.FileNotFound:
-		return build(api.CodeNotFound, api.ReasonFileNotFound, "list the folder above it", "nothing is at %s", p)
+		return &fault.Error{
+			Code: api.CodeNotFound, Reason: api.ReasonFileNotFound, Field: field,
+			Message: field + ": nothing is at " + p, Remedy: "list the folder above it",
+		}
 	case link.FileNotAFile:
-		return build(bad, api.ReasonNotAFile, "name a regular file; FIFOs, sockets and devices have no content to move", "%s is %.60s", p, plainText(r.Text))
+		return bad(api.ReasonNotAFile, "name a regular file; FIFOs, sockets and devices have no content to move", "%s is %.60s", p, plainText(r.Text))
 	case link.FileNotADir:
-		return build(bad, api.ReasonNotADirectory, "name a folder", "%s, or a part of it, is not a folder", p)
+		return bad(api.ReasonNotADirectory, "name a folder", "%s, or a part of it, is not a folder", p)
 	case link.FileExists:
-		return build(conflict, api.ReasonFileExists, "choose another path, set overwrite, or remove what is there", "something is at %s already", p)
+		return conflict(api.ReasonFileExists, "choose another path, set overwrite, or remove what is there", "something is at %s already", p)
 	case link.FileNoSpace:
-		return build(conflict, api.ReasonGuestDiskFull, "remove files in the guest, or give the vm a larger disk", "the guest has no room for %s", p)
+		return conflict(api.ReasonGuestDiskFull, "remove files in the guest, or give the vm a larger disk", "the guest has no room for %s", p)
 	case link.FileTooLarge:
-		return build(bad, "", "use another file system", "the guest's file system takes no file that large at %s", p)
+		return bad("", "use another file system", "the guest's file system takes no file that large at %s", p)
 	case link.FileReadOnly:
-		return build(conflict, api.ReasonReadOnlyFileSystem, "choose a path on a file system that takes writes", "%s is on a file system that takes no writes", p)
+		return conflict(api.ReasonReadOnlyFileSystem, "choose a path on a file system that takes writes", "%s is on a file system that takes no writes", p)
 	case link.FileDenied:
-		return build(conflict, api.ReasonFileDenied, "look at the file's attributes in the guest: lsattr", "the guest's kernel refuses it at %s", p)
+		return conflict(api.ReasonFileDenied, "look at the file's attributes in the guest: lsattr", "the guest's kernel refuses it at %s", p)
 	case link.FileBadPath:
-		return build(bad, "", "use a shorter path without loops of symbolic links, and not one inside of the source", "%s cannot be used", p)
+		return bad("", "use a shorter path without loops of symbolic links, and not one inside of the source", "%s cannot be used", p)
 	case link.FileBusy:
-		return build(conflict, api.ReasonFileBusy, "end what uses it, or unmount it", "%s is in use in the guest", p)
+		return conflict(api.ReasonFileBusy, "end what uses it, or unmount it", "%s is in use in the guest", p)
 	}
 	return otherFault(r, p)
 }

@@ -51,6 +51,7 @@ type Config struct {
 	Snapshots Snapshots
 	Images    Images
 	Stats     Stats
+	Files     Files
 	// APIKey is the key that every route except /status and /openapi.json asks for.
 	APIKey string
 	// Status is the answer of GET /status.
@@ -69,6 +70,7 @@ type server struct {
 	snapshots  Snapshots
 	images     Images
 	stats      Stats
+	files      Files
 	keyDigest  [sha256.Size]byte
 	status     api.Status
 	limits     []api.Limit
@@ -88,6 +90,7 @@ func New(c Config) (http.Handler, error) {
 	s := &server{
 		vms: c.VMs, snapshots: c.Snapshots, images: c.Images, status: c.Status, limits: c.Limits, background: c.Background, keys: c.Keys,
 		stats:     c.Stats,
+		files:     c.Files,
 		keyDigest: sha256.Sum256([]byte(c.APIKey)), now: c.Now, log: c.Log, mux: http.NewServeMux(),
 	}
 	s.mount(s.routes())

@@ -21,6 +21,7 @@ import (
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/file"
 	"github.com/pandovm/pando/internal/httpapi"
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
@@ -115,6 +116,15 @@ type fakeImages struct {
 
 func (f *fakeImages) List(ctx context.Context) ([]api.Image, error) { return f.list(ctx) }
 
+// noVMs is a host without VMs whose files could be used.
+type noVMs struct{}
+
+func (noVMs) Awake(_ context.Context, ref string) (vm.VM, error) {
+	return vm.VM{}, fault.NotFound("vm", ref)
+}
+
+func (noVMs) Busy(string) func() { return func() {} }
+
 // lab is the API on a real listener over fakes, with a client and the log.
 type lab struct {
 	t         *testing.T
@@ -171,6 +181,7 @@ func newHandlerOn(tb testing.TB, l *lab, records *store.Store) http.Handler {
 	})
 	h, err := httpapi.New(httpapi.Config{
 		Stats:      fakeStats{},
+		Files:      file.NewService(noVMs{}, nil),
 		Background: background, Keys: operation.NewKeys(records, moment),
 		VMs: l.vms, Snapshots: l.snapshots, Images: l.images, APIKey: key,
 		Status: api.Status{Status: "ok", Version: "1.2.3", Accelerator: "tcg"},

@@ -38,6 +38,9 @@ type Operation struct {
 	// they are accepted only with a value that means "none".
 	Unsupported []string
 	MaxBody     int64
+	// Takes and Gives are the media types of a body and an answer that are no
+	// JSON documents, or may be something else than one.
+	Takes, Gives string
 	// Response is the type of a successful answer, nil if it has no body.
 	Response reflect.Type
 	Status   int
@@ -74,7 +77,8 @@ func Operations() []Operation {
 }
 
 func (s *server) routes() []route {
-	return slices.Concat(s.systemRoutes(), s.backgroundRoutes(), s.limitRoutes(), s.vmRoutes(), s.lifecycleRoutes(), s.execRoutes(), s.snapshotRoutes(), s.imageRoutes(), s.statsRoutes())
+	return slices.Concat(s.systemRoutes(), s.backgroundRoutes(), s.limitRoutes(), s.vmRoutes(), s.lifecycleRoutes(), s.execRoutes(), s.snapshotRoutes(), s.imageRoutes(), s.statsRoutes(),
+		s.fileRoutes(), s.fileStreamRoutes(), s.uploadRoutes())
 }
 
 // mount fills the mux. A path without its method is a handler of its own, so

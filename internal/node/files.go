@@ -13,6 +13,19 @@ import (
 	"github.com/pandovm/pando/internal/link"
 )
 
+// Linker returns the link to a VM's guest and a context that ends with the VM; the
+// caller cancels it.
+type Linker func(ctx context.Context, id string) (*guest.Link, context.Context, context.CancelFunc, error)
+
+// Files implements file.Node over guest links. It is safe for concurrent use.
+type Files struct{ link Linker }
+
+// NewFiles returns the files of the guests that a linker reaches.
+func NewFiles(l Linker) *Files { return &Files{l} }
+
+// Files returns the files of the VMs that run here.
+func (n *Node) Files() *Files { return NewFiles(n.filesLink) }
+
 // filesLink returns a VM's link and a context that ends with the VM. It holds no
 // lock: operations on files run beside each other and beside captures.
 func (n *Node) filesLink(ctx context.Context, id string) (*guest.Link, context.Context, context.CancelFunc, error) {
@@ -32,8 +45,8 @@ func (n *Node) filesLink(ctx context.Context, id string) (*guest.Link, context.C
 const unlimited = 365 * 24 * time.Hour
 
 // files carries out an operation on files.
-func (n *Node) files(ctx context.Context, id string, o link.FileOrder, content io.Reader, sink guest.FileSink) (link.FileDone, error) {
-	k, ctx, cancel, err := n.filesLink(ctx, id)
+func (f *Files) files(ctx context.Context, id string, o link.FileOrder, content io.Reader, sink guest.FileSink) (link.FileDone, error) {
+	k, ctx, cancel, err := f.link(ctx, id)
 	if err != nil {
 		return link.FileDone{}, err
 	}
@@ -42,10 +55,10 @@ func (n *Node) files(ctx context.Context, id string, o link.FileOrder, content i
 }
 
 // FileStat implements file.Node.
-func (n *Node) FileStat(ctx context.Context, id, path string) (file.Info, error) {
+func (f *Files) FileStat(ctx context.Context, id, path string) (file.Info, error) {
 	var info file.Info
 	got := false
-	_, err := n.files(ctx, id, link.FileOrder{Op: link.FileStat, Path: path}, nil, eachInfo(func(i file.Info) error {
+	_, err := f.files(ctx, id, link.FileOrder{Op: link.FileStat, Path: path}, nil, eachInfo(func(i file.Info) error {
 		info, got = i, true
 		return nil
 	}))
@@ -97,14 +110,14 @@ func kindOf(mode uint32) api.FileKind {
 }
 
 // FileList implements file.Node.
-func (n *Node) FileList(ctx context.Context, id string, l file.List, each func(file.Info) error) error {
+func (f *Files) FileList(ctx context.Context, id string, l file.List, each func(file.Info) error) error {
 	o := link.FileOrder{Op: link.FileList, Path: l.Path, Recursive: l.Recursive, Depth: int64(l.Depth)}
-	_, err := n.files(ctx, id, o, nil, eachInfo(each))
+	_, err := f.files(ctx, id, o, nil, eachInfo(each))
 	return err
 }
 
 // FileChange implements file.Node.
-func (n *Node) FileChange(ctx context.Context, id string, c file.Change) error {
+func (f *Files) FileChange(ctx context.Context, id string, c file.Change) error {
 	o := link.FileOrder{
 		Path: c.Path, To: c.To, Owner: c.Owner, Group: c.Group, Recursive: c.Recursive, Overwrite: c.Overwrite,
 	}
@@ -123,7 +136,7 @@ func (n *Node) FileChange(ctx context.Context, id string, c file.Change) error {
 	case file.Chown:
 		o.Op = link.FileChown
 	}
-	_, err := n.files(ctx, id, o, nil, nil)
+	_, err := f.files(ctx, id, o, nil, nil)
 	return err
 }
 
@@ -154,8 +167,8 @@ func (c *content) Close() error {
 	return nil
 }
 
-func (n *Node) openContent(ctx context.Context, id string, o link.FileOrder) (file.Content, error) {
-	k, ctx, cancel, err := n.filesLink(ctx, id)
+func (f *Files) openContent(ctx context.Context, id string, o link.FileOrder) (file.Content, error) {
+	k, ctx, cancel, err := f.link(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -168,12 +181,12 @@ func (n *Node) openContent(ctx context.Context, id string, o link.FileOrder) (fi
 }
 
 // FileRead implements file.Node.
-func (n *Node) FileRead(ctx context.Context, id, path string, r file.Range) (file.Content, error) {
+func (f *Files) FileRead(ctx context.Context, id, path string, r file.Range) (file.Content, error) {
 	o := link.FileOrder{Op: link.FileRead, Path: path, Offset: r.Offset, Length: r.Length}
 	if r.Length == 0 && r.Offset >= 0 {
 		o.Length = -1
 	}
-	return n.openContent(ctx, id, o)
+	return f.openContent(ctx, id, o)
 }
 
 func writeOrder(op link.FileOp, w file.Write) link.FileOrder {
@@ -183,15 +196,15 @@ func writeOrder(op link.FileOp, w file.Write) link.FileOrder {
 }
 
 // FileWrite implements file.Node.
-func (n *Node) FileWrite(ctx context.Context, id string, w file.Write, content io.Reader) error {
-	_, err := n.files(ctx, id, writeOrder(link.FileWrite, w), content, nil)
+func (f *Files) FileWrite(ctx context.Context, id string, w file.Write, content io.Reader) error {
+	_, err := f.files(ctx, id, writeOrder(link.FileWrite, w), content, nil)
 	return err
 }
 
 // FileWatch implements file.Node.
-func (n *Node) FileWatch(ctx context.Context, id, path string, recursive bool, each func(file.Event) error) error {
+func (f *Files) FileWatch(ctx context.Context, id, path string, recursive bool, each func(file.Event) error) error {
 	o := link.FileOrder{Op: link.FileWatch, Path: path, Recursive: recursive}
-	_, err := n.files(ctx, id, o, nil, func(t link.FrameType, payload []byte) error {
+	_, err := f.files(ctx, id, o, nil, func(t link.FrameType, payload []byte) error {
 		if t != link.FrameFileEvent {
 			return nil
 		}
@@ -227,8 +240,8 @@ func uploadOf(d link.FileDone) file.Upload {
 	return file.Upload{ID: d.ID, Path: d.Path, Size: d.Size, Received: d.Received}
 }
 
-func (n *Node) upload(ctx context.Context, id string, o link.FileOrder, content io.Reader) (file.Upload, error) {
-	done, err := n.files(ctx, id, o, content, nil)
+func (f *Files) upload(ctx context.Context, id string, o link.FileOrder, content io.Reader) (file.Upload, error) {
+	done, err := f.files(ctx, id, o, content, nil)
 	if err == nil && (done.ID != o.ID || done.Received < 0 || done.Received > done.Size) {
 		err = fmt.Errorf("guest upload: impossible state: %w", link.ErrFrame)
 	}
@@ -236,37 +249,37 @@ func (n *Node) upload(ctx context.Context, id string, o link.FileOrder, content 
 }
 
 // UploadOpen implements file.Node.
-func (n *Node) UploadOpen(ctx context.Context, id, upload string, w file.Write) (file.Upload, error) {
+func (f *Files) UploadOpen(ctx context.Context, id, upload string, w file.Write) (file.Upload, error) {
 	o := writeOrder(link.UploadOpen, w)
 	o.ID = upload
-	return n.upload(ctx, id, o, nil)
+	return f.upload(ctx, id, o, nil)
 }
 
 // UploadWrite implements file.Node.
-func (n *Node) UploadWrite(ctx context.Context, id, upload string, offset int64, content io.Reader) (file.Upload, error) {
-	return n.upload(ctx, id, link.FileOrder{Op: link.UploadWrite, ID: upload, Offset: offset}, content)
+func (f *Files) UploadWrite(ctx context.Context, id, upload string, offset int64, content io.Reader) (file.Upload, error) {
+	return f.upload(ctx, id, link.FileOrder{Op: link.UploadWrite, ID: upload, Offset: offset}, content)
 }
 
 // UploadStatus implements file.Node.
-func (n *Node) UploadStatus(ctx context.Context, id, upload string) (file.Upload, error) {
-	return n.upload(ctx, id, link.FileOrder{Op: link.UploadStatus, ID: upload}, nil)
+func (f *Files) UploadStatus(ctx context.Context, id, upload string) (file.Upload, error) {
+	return f.upload(ctx, id, link.FileOrder{Op: link.UploadStatus, ID: upload}, nil)
 }
 
 // UploadAbort implements file.Node.
-func (n *Node) UploadAbort(ctx context.Context, id, upload string) error {
-	_, err := n.files(ctx, id, link.FileOrder{Op: link.UploadAbort, ID: upload}, nil, nil)
+func (f *Files) UploadAbort(ctx context.Context, id, upload string) error {
+	_, err := f.files(ctx, id, link.FileOrder{Op: link.UploadAbort, ID: upload}, nil, nil)
 	return err
 }
 
 // UploadCommit implements file.Node.
-func (n *Node) UploadCommit(ctx context.Context, id, upload string) error {
-	_, err := n.files(ctx, id, link.FileOrder{Op: link.UploadCommit, ID: upload}, nil, nil)
+func (f *Files) UploadCommit(ctx context.Context, id, upload string) error {
+	_, err := f.files(ctx, id, link.FileOrder{Op: link.UploadCommit, ID: upload}, nil, nil)
 	return err
 }
 
 // UploadRead implements file.Node.
-func (n *Node) UploadRead(ctx context.Context, id, upload string) (file.Content, error) {
-	return n.openContent(ctx, id, link.FileOrder{Op: link.UploadRead, ID: upload})
+func (f *Files) UploadRead(ctx context.Context, id, upload string) (file.Content, error) {
+	return f.openContent(ctx, id, link.FileOrder{Op: link.UploadRead, ID: upload})
 }
 
 var errTreeCut = errors.New("content of a file broken off")

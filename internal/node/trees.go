@@ -13,10 +13,10 @@ import (
 )
 
 // FileArchive implements file.Node.
-func (n *Node) FileArchive(ctx context.Context, id, path string, each func(file.Info, io.Reader) error) (int64, error) {
+func (f *Files) FileArchive(ctx context.Context, id, path string, each func(file.Info, io.Reader) error) (int64, error) {
 	t := &treeReader{each: each}
 	defer t.end(errTreeCut)
-	done, err := n.files(ctx, id, link.FileOrder{Op: link.FileArchive, Path: path}, nil, t.take)
+	done, err := f.files(ctx, id, link.FileOrder{Op: link.FileArchive, Path: path}, nil, t.take)
 	if err != nil {
 		return 0, err
 	}
@@ -36,9 +36,9 @@ type treeReader struct {
 	left   int64
 }
 
-func (t *treeReader) take(f link.FrameType, payload []byte) error {
+func (t *treeReader) take(k link.FrameType, payload []byte) error {
 	switch {
-	case f == link.FrameFileData && t.pipe != nil && int64(len(payload)) <= t.left:
+	case k == link.FrameFileData && t.pipe != nil && int64(len(payload)) <= t.left:
 		t.left -= int64(len(payload))
 		if _, err := t.pipe.Write(payload); err != nil {
 			return err
@@ -47,13 +47,13 @@ func (t *treeReader) take(f link.FrameType, payload []byte) error {
 			return t.end(nil)
 		}
 		return nil
-	case f == link.FrameFileInfo && t.left == 0:
+	case k == link.FrameFileInfo && t.left == 0:
 		var i link.FileInfo
 		if err := i.UnmarshalBinary(payload); err != nil {
 			return err
 		}
 		return t.begin(infoOf(i))
-	case f == link.FrameFileEvent:
+	case k == link.FrameFileEvent:
 		return nil
 	}
 	return fmt.Errorf("guest archive: %w", link.ErrFrame)
@@ -94,9 +94,9 @@ type eof struct{}
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
 // FileExtract implements file.Node.
-func (n *Node) FileExtract(ctx context.Context, id string, e file.Extract, next func() (file.Info, io.Reader, error)) error {
+func (f *Files) FileExtract(ctx context.Context, id string, e file.Extract, next func() (file.Info, io.Reader, error)) error {
 	o := link.FileOrder{Op: link.FileExtract, Path: e.Path, Owner: e.Owner, Group: e.Group, KeepOwner: e.KeepOwner}
-	_, err := n.files(ctx, id, o, &treeWriter{next: next}, nil)
+	_, err := f.files(ctx, id, o, &treeWriter{next: next}, nil)
 	return err
 }
 

@@ -86,7 +86,7 @@ func (s *schemas) operation(op httpapi.Operation) map[string]any {
 	if p := parameters(op); len(p) > 0 {
 		out["parameters"] = p
 	}
-	if op.Request != nil {
+	if op.Request != nil || op.Takes != "" {
 		out["requestBody"] = s.requestBody(op)
 	}
 	return out
@@ -158,6 +158,9 @@ func parameters(op httpapi.Operation) []any {
 }
 
 func (s *schemas) requestBody(op httpapi.Operation) map[string]any {
+	if op.Request == nil {
+		return map[string]any{"required": true, "content": map[string]any{op.Takes: map[string]any{}}}
+	}
 	sc := s.of(op.Request)
 	if component, ok := s.done[op.Request.Name()]; ok {
 		component["additionalProperties"] = op.Lenient
@@ -167,16 +170,22 @@ func (s *schemas) requestBody(op httpapi.Operation) map[string]any {
 	}
 	component := s.done[op.Request.Name()]
 	_, required := component["required"]
-	return map[string]any{
-		"required": required,
-		"content":  map[string]any{"application/json": map[string]any{"schema": sc, "x-max-bytes": op.MaxBody}},
+	content := map[string]any{"application/json": map[string]any{"schema": sc, "x-max-bytes": op.MaxBody}}
+	if op.Takes != "" {
+		content[op.Takes] = map[string]any{}
 	}
+	return map[string]any{"required": required, "content": content}
 }
 
 func (s *schemas) responses(op httpapi.Operation) map[string]any {
 	success := map[string]any{"description": http.StatusText(op.Status)}
-	if op.Response != nil {
+	switch {
+	case op.Response != nil && op.Gives != "":
+		success["content"] = map[string]any{op.Gives: map[string]any{"schema": s.of(op.Response)}}
+	case op.Response != nil:
 		success["content"] = jsonContent(s.of(op.Response))
+	case op.Gives != "":
+		success["content"] = map[string]any{op.Gives: map[string]any{}}
 	}
 	out := map[string]any{strconv.Itoa(op.Status): success}
 	if op.JSON {
