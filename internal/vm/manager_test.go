@@ -55,18 +55,24 @@ func openRig(ctx context.Context, t fataler, path string, node *vmtest.Fake) *ri
 	t.Helper()
 	s, err := store.Open(ctx, path, time.Now)
 	must(t, err)
-	base := snapshot.Snapshot{
-		ID: baseID, Slug: "pando/debian", Public: true, Image: "pando/debian", Durable: true,
-		Resources: api.Resources{CPU: 2, Memory: 2048, Storage: 16384}, CreatedAt: time.Now(), UpdatedAt: time.Now(),
-	}
+	base := baseSnapshot()
 	if _, err := s.FindSnapshot(ctx, baseID); err != nil {
 		must(t, s.InsertSnapshot(ctx, base))
 	}
 	m := vm.NewManager(vm.Deps{
 		VMs: s, Snapshots: s, Journal: s, Node: node, Images: images{base},
-		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Now: time.Now, Log: discardLog(),
 	})
 	return &rig{manager: m, store: s, node: node}
+}
+
+func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func baseSnapshot() snapshot.Snapshot {
+	return snapshot.Snapshot{
+		ID: baseID, Slug: "pando/debian", Public: true, Image: "pando/debian", Durable: true,
+		Resources: api.Resources{CPU: 2, Memory: 2048, Storage: 16384}, CreatedAt: time.Now(), UpdatedAt: time.Now(),
+	}
 }
 
 func (r *rig) close(t fataler) {

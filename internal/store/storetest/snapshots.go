@@ -18,7 +18,7 @@ func fullSnapshot() snapshot.Snapshot {
 		SourceVMID: "vm-1", SourceVMSlug: "web", SourceVMDisplayName: "Web",
 		Public: true, Resources: api.Resources{CPU: 1, Memory: 128, Storage: 1024}, Image: "pando/busybox",
 		Durable: true, Ancestry: []string{"vm-1", "vm-0"}, Bytes: 1 << 41, LastUsedAt: at,
-		CreatedAt: at.Add(time.Hour), UpdatedAt: at.Add(2 * time.Hour),
+		CreatedAt: at.Add(time.Hour), UpdatedAt: at.Add(2 * time.Hour), AutoDelete: new(time.Minute), TTL: new(time.Hour),
 	}
 }
 

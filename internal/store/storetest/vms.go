@@ -29,6 +29,11 @@ func fullVM(id string) vm.VM {
 		Generation: 1 << 40, RunTime: 90*time.Minute + 1, RunningSince: at.Add(time.Hour),
 		Metadata:     map[string]string{"job": "7", "": "empty key", "quote\"'": "%_\\"},
 		AgentVersion: "1.2.3", CreatedAt: at.Add(2 * time.Hour), UpdatedAt: at.Add(3 * time.Hour),
+		RestingSince: at.Add(4 * time.Hour), UsedAt: at.Add(5 * time.Hour), AutomaticRestart: true, Restarts: 3, RestartAt: at.Add(6 * time.Hour),
+		Timers: vm.Timers{
+			Idle: new(time.Minute), AutoDelete: new(time.Duration(0)), TTL: new(100 * 365 * 24 * time.Hour), MaxRun: new(2 * time.Second), MaxRunTotal: new(time.Second),
+		},
+		Placement: []vm.AntiAffinity{{Topology: "node", MatchLabels: map[string]string{"quote\"'": "%_"}}, {Topology: "node", MatchLabels: map[string]string{"a": ""}}},
 	}
 }
 
