@@ -71,6 +71,10 @@ const (
 	ReasonEpochUnconfirmed Reason = "epoch_unconfirmed"
 	// ReasonVMCrashed: the VM's process ended unexpectedly.
 	ReasonVMCrashed Reason = "vm_crashed"
+	// ReasonCommandEnded: the command has ended, or takes no more input.
+	ReasonCommandEnded Reason = "command_ended"
+	// ReasonWrongOffset: what was sent does not join what is there.
+	ReasonWrongOffset Reason = "wrong_offset"
 	// ReasonImageNotBuilt: the base image is not in the cache.
 	ReasonImageNotBuilt Reason = "image_not_built"
 	// ReasonHostUnsupported: the host cannot do this.

@@ -274,6 +274,9 @@ type ExecRequest struct {
 
 // ExecResponse is the result of a command.
 type ExecResponse struct {
+	// ID names the command: GET …/exec/{sub}/output reads the whole output of one
+	// whose answer was truncated.
+	ID string `json:"id,omitempty"`
 	// Stdout and Stderr are what the command wrote, up to a limit each.
 	Stdout string `json:"stdout"`
 	Stderr string `json:"stderr"`
@@ -287,4 +290,9 @@ type ExecResponse struct {
 	StderrBytes int64 `json:"stderrBytes"`
 	// Truncated is true if either output is not complete.
 	Truncated bool `json:"truncated,omitempty"`
+	// OOMKilled is true if the guest's kernel killed one of the command's
+	// processes for want of memory.
+	OOMKilled bool `json:"oomKilled,omitempty"`
+	// OOMProcess is the name of the process that was killed.
+	OOMProcess string `json:"oomProcess,omitempty"`
 }

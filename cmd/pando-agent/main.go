@@ -51,7 +51,7 @@ func run(ctx context.Context, log *slog.Logger) error {
 	log.Info("agent listens", "version", version)
 	return agent.New(agent.Config{
 		Port: port, System: &agent.Machine{}, Log: log, Version: version,
-		Handlers: setup.Handlers(setup.Parts{Spawner: spawner}),
+		Handlers: setup.Handlers(setup.Parts{Spawner: spawner, Commands: "/var/lib/pando/exec"}),
 	}).Serve(ctx)
 }
 

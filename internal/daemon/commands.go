@@ -13,6 +13,7 @@ import (
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/cli"
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/doctor"
 	"github.com/pandovm/pando/internal/image"
 	"github.com/pandovm/pando/internal/jail"
@@ -168,7 +169,7 @@ func (c *commands) prove(ctx context.Context) (seen string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, n.Delete(context.WithoutCancel(ctx), id)) }()
-	r, err := n.Exec(ctx, id, vm.Exec{Command: "uname -sr", Timeout: time.Minute, MaxOutput: 1 << 10})
+	r, err := n.Exec(ctx, id, command.Order{Command: "uname -sr", Timeout: time.Minute, MaxOutput: 1 << 10})
 	if err != nil {
 		return "", err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/file"
 	"github.com/pandovm/pando/internal/httpapi"
 	"github.com/pandovm/pando/internal/image"
@@ -112,6 +113,7 @@ func build(ctx context.Context, o Options, key string) (*process, error) {
 	})
 	p.handler, err = httpapi.New(httpapi.Config{
 		VMs: p.manager, Snapshots: snapshot.NewService(s, n, shelf.Canonical, p.manager.SnapshotChanged), Images: images, APIKey: key,
+		Commands:   command.NewService(p.manager, n),
 		Status:     api.Status{Status: "ok", Version: o.Version, Accelerator: string(h.qemu.Accel)},
 		Background: p.background, Keys: operation.NewKeys(s, time.Now),
 		Stats: p.manager,

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/link"
 )
@@ -19,7 +20,9 @@ var errNoOutcome = errors.New("no outcome long after the command's timeout")
 
 // ExecOrder is a command to run in a guest.
 type ExecOrder struct {
-	// Command is run by the user's login shell. At most 128 KiB.
+	// ID names the command in the guest; without one it is not kept there.
+	ID string
+	// Command is run by the user's login shell. At most 1 MiB.
 	Command string
 	// User is an account of the guest; empty means uid 1000, else root.
 	User string
@@ -29,8 +32,10 @@ type ExecOrder struct {
 	// Stdin is the whole input; without it the command reads end of file. At
 	// most 16 MiB.
 	Stdin []byte
-	// Timeout ends the command's whole process group: TERM, 2 s, KILL. 0 means
-	// no timeout.
+	// OpenStdin leaves the input open for Feed.
+	OpenStdin bool
+	// Timeout ends the command with everything that it started: TERM, 2 s, KILL.
+	// 0 means no timeout.
 	Timeout time.Duration
 	// MaxOutput bounds each of stdout and stderr in bytes; 0 means
 	// DefaultMaxOutput.
@@ -47,6 +52,9 @@ type ExecResult struct {
 	// nil if TimedOut.
 	ExitCode *int
 	TimedOut bool
+	// OOMKilled says that the kernel killed OOMProcess for want of memory.
+	OOMKilled  bool
+	OOMProcess string
 }
 
 // Exec runs a command and returns its outcome. It returns when the command
@@ -87,14 +95,14 @@ func (l *Link) Exec(ctx context.Context, o ExecOrder) (ExecResult, error) {
 func encodeOrder(o ExecOrder) ([]byte, error) {
 	wire := link.Order{
 		Command: o.Command, User: o.User, Timeout: o.Timeout,
-		MaxOutput: int64(o.MaxOutput), Stdin: len(o.Stdin) > 0,
+		MaxOutput: int64(o.MaxOutput), Stdin: len(o.Stdin) > 0, ID: o.ID, OpenStdin: o.OpenStdin,
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Env)) {
 		wire.Env = append(wire.Env, name+"="+o.Env[name])
 	}
 	record, _ := wire.MarshalBinary()
-	if len(record) > link.MaxFrame {
-		return nil, fault.BadField("command", "command and environment together exceed %d bytes", link.MaxFrame)
+	if len(record) > link.MaxOrder {
+		return nil, fault.BadField("command", "command and environment together exceed %d bytes", link.MaxOrder)
 	}
 	body := link.AppendFrame(nil, link.FrameOrder, record)
 	if !wire.Stdin {
@@ -124,6 +132,8 @@ func (e *execAnswer) read(frames *link.FrameReader) error {
 			e.result.Stdout, err = e.grow(e.result.Stdout, payload)
 		case link.FrameStderr:
 			e.result.Stderr, err = e.grow(e.result.Stderr, payload)
+		case link.FrameOutput:
+			err = e.output(payload)
 		case link.FrameExit:
 			return e.exit(payload)
 		case link.FrameRefused:
@@ -135,6 +145,23 @@ func (e *execAnswer) read(frames *link.FrameReader) error {
 			return err
 		}
 	}
+}
+
+// output takes a piece of either stream.
+func (e *execAnswer) output(payload []byte) error {
+	o, err := link.ParseOutput(payload)
+	if err != nil {
+		return err
+	}
+	to := &e.result.Stdout
+	if o.Stream == link.Stderr {
+		to = &e.result.Stderr
+	}
+	if o.Offset != int64(len(*to)) {
+		return fmt.Errorf("output at %d after %d bytes: %w", o.Offset, len(*to), link.ErrFrame)
+	}
+	*to, err = e.grow(*to, o.Data)
+	return err
 }
 
 func (e *execAnswer) grow(out, payload []byte) ([]byte, error) {
@@ -157,6 +184,7 @@ func (e *execAnswer) exit(payload []byte) error {
 	if e.result.TimedOut = x.TimedOut; !x.TimedOut {
 		e.result.ExitCode = &x.Code
 	}
+	e.result.OOMKilled, e.result.OOMProcess = x.OOMKilled, printable(x.OOMProcess, maxName)
 	return nil
 }
 
@@ -174,10 +202,13 @@ func refused(o ExecOrder, r link.Refusal) error {
 			Hint("name a user of the guest's /etc/passwd, or leave linuxUser out").With(detail)
 	case link.CauseCommand:
 		return fault.BadField("command", "too long, or with a NUL byte").
-			Hint("keep it under 128 KiB, or send a script on stdin").With(detail)
+			Hint("send a script on stdin").With(detail)
 	case link.CauseEnv:
 		return fault.BadField("env", "too long, or with an unusable name or value").With(detail)
-	case link.CauseFailed:
+	case link.CauseBusy:
+		return (&fault.Error{Code: api.CodeLimitExceeded, Message: "too many commands run in the guest"}).
+			Hint("wait for some of them, or end them").With(detail)
+	default:
 	}
 	return fmt.Errorf("start command in the guest: %w", detail)
 }

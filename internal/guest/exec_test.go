@@ -112,8 +112,7 @@ func TestExecRefusals(t *testing.T) {
 		"unknown user":      {guest.ExecOrder{Command: "true", User: "nobody-here"}, "linuxUser"},
 		"user with a colon": {guest.ExecOrder{Command: "true", User: "root:x"}, "linuxUser"},
 		"NUL in command":    {guest.ExecOrder{Command: "echo a\x00b"}, "command"},
-		"1 MB command":      {guest.ExecOrder{Command: strings.Repeat("x", 1<<20)}, "command"},
-		"128 KiB command":   {guest.ExecOrder{Command: strings.Repeat("x", 128<<10)}, "command"},
+		"3 MB command":      {guest.ExecOrder{Command: strings.Repeat("x", 3<<20)}, "command"},
 		"NUL in value":      {guest.ExecOrder{Command: "true", Env: map[string]string{"A": "\x00"}}, "env"},
 		"empty name":        {guest.ExecOrder{Command: "true", Env: map[string]string{"": "x"}}, "env"},
 		"huge value":        {guest.ExecOrder{Command: "true", Env: map[string]string{"A": strings.Repeat("x", 128<<10)}}, "env"},
@@ -125,10 +124,6 @@ func TestExecRefusals(t *testing.T) {
 	}
 	if _, err := l.Exec(t.Context(), guest.ExecOrder{Command: "true", User: "shellless"}); err == nil || fault.As(err) != nil {
 		t.Errorf("missing shell: %v, want an error of no user's making", err)
-	}
-	longest := ": " + strings.Repeat("x", 128<<10-3)
-	if r := mustExec(t, l, guest.ExecOrder{Command: longest}); *r.ExitCode != 0 {
-		t.Errorf("the longest command: %d, %.80s", *r.ExitCode, r.Stderr)
 	}
 }
 

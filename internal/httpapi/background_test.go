@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
@@ -24,12 +25,12 @@ const (
 // slowExec makes exec wait for the returned function, then answer with out.
 func (l *lab) slowExec(out string) (goOn func()) {
 	gate := make(chan struct{})
-	l.vms.exec = func(ctx context.Context, _ string, _ vm.ExecParams) (vm.ExecResult, error) {
+	l.commands.exec = func(ctx context.Context, _ string, _ command.Order) (command.Result, error) {
 		select {
 		case <-gate:
-			return vm.ExecResult{Stdout: []byte(out), ExitCode: new(7)}, nil
+			return command.Result{Stdout: []byte(out), ExitCode: new(7)}, nil
 		case <-ctx.Done():
-			return vm.ExecResult{}, ctx.Err()
+			return command.Result{}, ctx.Err()
 		}
 	}
 	return func() { close(gate) }
@@ -212,11 +213,11 @@ func TestClientVanishesInLine(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	begun, cancelled := make(chan struct{}), make(chan struct{})
-	l.vms.exec = func(ctx context.Context, _ string, _ vm.ExecParams) (vm.ExecResult, error) {
+	l.commands.exec = func(ctx context.Context, _ string, _ command.Order) (command.Result, error) {
 		close(begun)
 		<-ctx.Done()
 		close(cancelled)
-		return vm.ExecResult{}, ctx.Err()
+		return command.Result{}, ctx.Err()
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, "POST", l.url+"/v5/vms/a/exec-await", strings.NewReader(`{"command":"x"}`))

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/vm"
@@ -407,9 +408,9 @@ func fullSnapshotObject() api.Snapshot {
 func TestExec(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	var got vm.ExecParams
-	result := vm.ExecResult{Stdout: []byte("out<&>"), Stderr: []byte("err\xff"), StdoutBytes: 6, StderrBytes: 99, ExitCode: new(7)}
-	l.vms.exec = func(_ context.Context, ref string, p vm.ExecParams) (vm.ExecResult, error) {
+	var got command.Order
+	result := command.Result{Stdout: []byte("out<&>"), Stderr: []byte("err\xff"), StdoutBytes: 6, StderrBytes: 99, ExitCode: new(7)}
+	l.commands.exec = func(_ context.Context, ref string, p command.Order) (command.Result, error) {
 		got = p
 		return result, nil
 	}
@@ -421,12 +422,12 @@ func TestExec(t *testing.T) {
 	if diff := cmp.Diff(want, resp); diff != "" {
 		t.Error(diff)
 	}
-	wantParams := vm.ExecParams{Command: "cat", User: "agent", Env: map[string]string{"A": "b"}, Stdin: []byte("in\x00put"), Timeout: 24 * time.Hour}
+	wantParams := command.Order{Command: "cat", User: "agent", Env: map[string]string{"A": "b"}, Stdin: []byte("in\x00put"), Timeout: 24 * time.Hour}
 	if diff := cmp.Diff(wantParams, got); diff != "" {
 		t.Error(diff)
 	}
 
-	result = vm.ExecResult{TimedOut: true}
+	result = command.Result{TimedOut: true}
 	a := l.send("POST", "/v5/vms/web/exec-await", `{"command":"x","linuxUser":null,"timeoutMs":null,"env":null,"stdin":null}`)
 	var raw map[string]any
 	a.ok(200, &raw)
@@ -434,7 +435,7 @@ func TestExec(t *testing.T) {
 	if diff := cmp.Diff(wantRaw, raw); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(vm.ExecParams{Command: "x"}, got); diff != "" {
+	if diff := cmp.Diff(command.Order{Command: "x"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -543,8 +544,8 @@ func TestAnswersAreNotEscapedForHTML(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLab(t)
-	l.vms.exec = func(context.Context, string, vm.ExecParams) (vm.ExecResult, error) {
-		return vm.ExecResult{Stdout: []byte("<"), StdoutBytes: 1, ExitCode: new(0)}, nil
+	l.commands.exec = func(context.Context, string, command.Order) (command.Result, error) {
+		return command.Result{Stdout: []byte("<"), StdoutBytes: 1, ExitCode: new(0)}, nil
 	}
 	if a := l.send("POST", "/v5/vms/a/exec-await", `{"command":"x"}`); strings.Contains(string(a.body), string(raw)) {
 		t.Errorf("got %s", a.body)

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/httpapi"
 	"github.com/pandovm/pando/internal/snapshot"
@@ -30,9 +32,16 @@ func willing(f *testing.F) *lab {
 				return snapshot.Snapshot{}, 0, nil
 			},
 			fork: func(context.Context, string, vm.ForkParams) (vm.ForkOutcome, error) { return vm.ForkOutcome{}, nil },
-			exec: func(_ context.Context, _ string, p vm.ExecParams) (vm.ExecResult, error) {
-				return vm.ExecResult{Stdout: []byte(p.Command), Stderr: p.Stdin}, nil
+		},
+		commands: &fakeCommands{
+			exec: func(_ context.Context, _ string, p command.Order) (command.Result, error) {
+				return command.Result{Stdout: []byte(p.Command), Stderr: p.Stdin}, nil
 			},
+			start: func(context.Context, string, command.Order) (command.Output, error) {
+				return &fakeOutput{events: []command.Event{{Info: &command.Info{ID: "exec-1"}}}}, nil
+			},
+			signal:        func(context.Context, string, string, string) (command.Info, error) { return command.Info{}, nil },
+			signalProcess: func(context.Context, string, int, string) error { return nil },
 		},
 		snapshots: &fakeSnapshots{
 			get: func(_ context.Context, ref string) (snapshot.Snapshot, error) {
@@ -54,6 +63,9 @@ func willing(f *testing.F) *lab {
 // code's status unless it is a success.
 func checkAnswer(t *testing.T, w *httptest.ResponseRecorder, success int) {
 	t.Helper()
+	if w.Code == success && success == http.StatusNoContent && w.Body.Len() == 0 {
+		return
+	}
 	if !json.Valid(w.Body.Bytes()) {
 		t.Fatalf("not JSON: %q", w.Body)
 	}
@@ -84,6 +96,7 @@ func FuzzBodies(f *testing.F) {
 				continue
 			}
 			path := strings.ReplaceAll(op.Path, "{id}", "vm-1")
+			path = strings.ReplaceAll(path, "{sub}", "1")
 			r := httptest.NewRequestWithContext(t.Context(), op.Method, path, bytes.NewReader(body))
 			r.Header.Set("Authorization", "Bearer "+key)
 			w := httptest.NewRecorder()

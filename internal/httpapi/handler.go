@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/vm"
@@ -29,7 +30,20 @@ type VMs interface {
 	// Snapshot also returns how long the VM stood still.
 	Snapshot(ctx context.Context, ref string, p vm.SnapshotParams) (snapshot.Snapshot, time.Duration, error)
 	Fork(ctx context.Context, ref string, p vm.ForkParams) (vm.ForkOutcome, error)
-	Exec(ctx context.Context, ref string, p vm.ExecParams) (vm.ExecResult, error)
+}
+
+// Commands are the use cases on what runs in a VM; ref is the VM's id or slug.
+type Commands interface {
+	Exec(ctx context.Context, ref string, o command.Order) (command.Result, error)
+	Start(ctx context.Context, ref string, o command.Order) (command.Output, error)
+	Follow(ctx context.Context, ref string, f command.Follow) (command.Output, error)
+	Feed(ctx context.Context, ref string, in command.Input) (command.Info, error)
+	Signal(ctx context.Context, ref, execID, signal string) (command.Info, error)
+	Get(ctx context.Context, ref, execID string) (command.Info, error)
+	List(ctx context.Context, ref string) ([]command.Info, error)
+	Forget(ctx context.Context, ref, execID string) error
+	Processes(ctx context.Context, ref string) ([]command.Process, error)
+	SignalProcess(ctx context.Context, ref string, pid int, signal string) error
 }
 
 // Snapshots are the use cases on snapshots; ref is an id or a slug.
@@ -52,6 +66,7 @@ type Config struct {
 	Images    Images
 	Stats     Stats
 	Files     Files
+	Commands  Commands
 	// APIKey is the key that every route except /status and /openapi.json asks for.
 	APIKey string
 	// Status is the answer of GET /status.
@@ -71,6 +86,7 @@ type server struct {
 	images     Images
 	stats      Stats
 	files      Files
+	commands   Commands
 	keyDigest  [sha256.Size]byte
 	status     api.Status
 	limits     []api.Limit
@@ -88,7 +104,7 @@ func New(c Config) (http.Handler, error) {
 		return nil, errors.New("build http api: the api key is empty")
 	}
 	s := &server{
-		vms: c.VMs, snapshots: c.Snapshots, images: c.Images, status: c.Status, limits: c.Limits, background: c.Background, keys: c.Keys,
+		vms: c.VMs, snapshots: c.Snapshots, images: c.Images, commands: c.Commands, status: c.Status, limits: c.Limits, background: c.Background, keys: c.Keys,
 		stats:     c.Stats,
 		files:     c.Files,
 		keyDigest: sha256.Sum256([]byte(c.APIKey)), now: c.Now, log: c.Log, mux: http.NewServeMux(),

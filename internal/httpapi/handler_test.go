@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/httpapi"
 	"github.com/pandovm/pando/internal/snapshot"
@@ -292,10 +293,10 @@ func TestClientGoesAway(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	entered := make(chan struct{})
-	l.vms.exec = func(ctx context.Context, _ string, _ vm.ExecParams) (vm.ExecResult, error) {
+	l.commands.exec = func(ctx context.Context, _ string, _ command.Order) (command.Result, error) {
 		close(entered)
 		<-ctx.Done()
-		return vm.ExecResult{}, fmt.Errorf("exec: %w", ctx.Err())
+		return command.Result{}, fmt.Errorf("exec: %w", ctx.Err())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, "POST", l.url+"/v5/vms/a/exec-await", strings.NewReader(`{"command":"sleep 9"}`))
@@ -348,7 +349,7 @@ func TestBodyDoesNotArrive(t *testing.T) {
 func TestBodyLimits(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	l.vms.exec = func(context.Context, string, vm.ExecParams) (vm.ExecResult, error) { return vm.ExecResult{}, nil }
+	l.commands.exec = func(context.Context, string, command.Order) (command.Result, error) { return command.Result{}, nil }
 	for _, op := range httpapi.Operations() {
 		if op.Request == nil {
 			continue

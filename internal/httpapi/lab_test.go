@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/file"
 	"github.com/pandovm/pando/internal/httpapi"
@@ -33,6 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	_ httpapi.VMs       = (*vm.Manager)(nil)
+	_ httpapi.Commands  = (*command.Service)(nil)
 	_ httpapi.Snapshots = (*snapshot.Service)(nil)
 )
 
@@ -51,7 +53,6 @@ type fakeVMs struct {
 	remove   func(context.Context, string) error
 	snapshot func(context.Context, string, vm.SnapshotParams) (snapshot.Snapshot, time.Duration, error)
 	fork     func(context.Context, string, vm.ForkParams) (vm.ForkOutcome, error)
-	exec     func(context.Context, string, vm.ExecParams) (vm.ExecResult, error)
 }
 
 func (f *fakeVMs) Create(ctx context.Context, p vm.CreateParams) (vm.VM, error) {
@@ -86,9 +87,80 @@ func (f *fakeVMs) Fork(ctx context.Context, ref string, p vm.ForkParams) (vm.For
 	return f.fork(ctx, ref, p)
 }
 
-func (f *fakeVMs) Exec(ctx context.Context, ref string, p vm.ExecParams) (vm.ExecResult, error) {
-	return f.exec(ctx, ref, p)
+// fakeCommands has a function per use case; a nil one must not be called.
+type fakeCommands struct {
+	exec          func(context.Context, string, command.Order) (command.Result, error)
+	start         func(context.Context, string, command.Order) (command.Output, error)
+	follow        func(context.Context, string, command.Follow) (command.Output, error)
+	feed          func(context.Context, string, command.Input) (command.Info, error)
+	signal        func(ctx context.Context, ref, execID, signal string) (command.Info, error)
+	get           func(ctx context.Context, ref, execID string) (command.Info, error)
+	list          func(context.Context, string) ([]command.Info, error)
+	forget        func(ctx context.Context, ref, execID string) error
+	processes     func(context.Context, string) ([]command.Process, error)
+	signalProcess func(ctx context.Context, ref string, pid int, signal string) error
 }
+
+func (f *fakeCommands) Exec(ctx context.Context, ref string, o command.Order) (command.Result, error) {
+	return f.exec(ctx, ref, o)
+}
+
+func (f *fakeCommands) Start(ctx context.Context, ref string, o command.Order) (command.Output, error) {
+	return f.start(ctx, ref, o)
+}
+
+func (f *fakeCommands) Follow(ctx context.Context, ref string, o command.Follow) (command.Output, error) {
+	return f.follow(ctx, ref, o)
+}
+
+func (f *fakeCommands) Feed(ctx context.Context, ref string, in command.Input) (command.Info, error) {
+	return f.feed(ctx, ref, in)
+}
+
+func (f *fakeCommands) Signal(ctx context.Context, ref, execID, signal string) (command.Info, error) {
+	return f.signal(ctx, ref, execID, signal)
+}
+
+func (f *fakeCommands) Get(ctx context.Context, ref, execID string) (command.Info, error) {
+	return f.get(ctx, ref, execID)
+}
+
+func (f *fakeCommands) List(ctx context.Context, ref string) ([]command.Info, error) {
+	return f.list(ctx, ref)
+}
+
+func (f *fakeCommands) Forget(ctx context.Context, ref, execID string) error {
+	return f.forget(ctx, ref, execID)
+}
+
+func (f *fakeCommands) Processes(ctx context.Context, ref string) ([]command.Process, error) {
+	return f.processes(ctx, ref)
+}
+
+func (f *fakeCommands) SignalProcess(ctx context.Context, ref string, pid int, signal string) error {
+	return f.signalProcess(ctx, ref, pid, signal)
+}
+
+// fakeOutput plays events, then the error, io.EOF if there is none.
+type fakeOutput struct {
+	events []command.Event
+	err    error
+	closed bool
+}
+
+func (f *fakeOutput) Next() (command.Event, error) {
+	if len(f.events) == 0 {
+		if f.err == nil {
+			f.err = io.EOF
+		}
+		return command.Event{}, f.err
+	}
+	e := f.events[0]
+	f.events = f.events[1:]
+	return e, nil
+}
+
+func (f *fakeOutput) Close() { f.closed = true }
 
 type fakeSnapshots struct {
 	get    func(context.Context, string) (snapshot.Snapshot, error)
@@ -131,6 +203,7 @@ type lab struct {
 	vms       *fakeVMs
 	snapshots *fakeSnapshots
 	images    *fakeImages
+	commands  *fakeCommands
 	handler   http.Handler
 	url       string
 	client    *http.Client
@@ -147,7 +220,7 @@ func newLab(t *testing.T) *lab {
 
 func newLabWith(t *testing.T, handle func(*lab)) *lab {
 	t.Helper()
-	l := &lab{t: t, vms: &fakeVMs{}, snapshots: &fakeSnapshots{}, images: &fakeImages{}, log: &logBuffer{}}
+	l := &lab{t: t, vms: &fakeVMs{}, snapshots: &fakeSnapshots{}, images: &fakeImages{}, commands: &fakeCommands{}, log: &logBuffer{}}
 	l.snapshots.get = func(_ context.Context, ref string) (snapshot.Snapshot, error) {
 		return snapshot.Snapshot{}, fault.NotFound("snapshot", ref)
 	}
@@ -183,7 +256,7 @@ func newHandlerOn(tb testing.TB, l *lab, records *store.Store) http.Handler {
 		Stats:      fakeStats{},
 		Files:      file.NewService(noVMs{}, nil),
 		Background: background, Keys: operation.NewKeys(records, moment),
-		VMs: l.vms, Snapshots: l.snapshots, Images: l.images, APIKey: key,
+		VMs: l.vms, Snapshots: l.snapshots, Images: l.images, Commands: l.commands, APIKey: key,
 		Status: api.Status{Status: "ok", Version: "1.2.3", Accelerator: "tcg"},
 		Limits: []api.Limit{{Name: "wiring", Value: 7, Unit: api.UnitCount, Description: "A limit that the wiring adds."}},
 		Now:    moment, Log: slog.New(slog.NewJSONHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

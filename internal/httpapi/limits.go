@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/field"
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/vm"
@@ -18,7 +19,7 @@ import (
 func Limits() []api.Limit {
 	return []api.Limit{
 		bytesLimit("body", MaxBodyBytes, api.CodePayloadTooLarge, "Body of a JSON request, unless another limit names its route."),
-		bytesLimit("exec.body", MaxExecBodyBytes, api.CodePayloadTooLarge, "Body of exec-await."),
+		bytesLimit("exec.body", MaxExecBodyBytes, api.CodePayloadTooLarge, "Body of exec-await and exec."),
 		period("body.patience", bodyPatience, api.CodeBadRequest, "Time in which the body of a JSON request must arrive."),
 		bytesLimit("header", maxHeaderBytes, "", "Line and headers of a request; a longer one is answered 431."),
 		characters("slug", vm.MaxSlugLength, api.CodeBadRequest, "Slug of a VM or snapshot."),
@@ -37,11 +38,17 @@ func Limits() []api.Limit {
 		period("idempotency.keep", operation.DefaultKeepKey, "", "Time for which an Idempotency-Key stands for its answer."),
 		characters("idempotency.key", operation.MaxKeyLength, api.CodeBadRequest, "An Idempotency-Key."),
 		bytesLimit("idempotency.answer", operation.MaxKeptAnswer, "", "An answer kept for an Idempotency-Key; a larger one is made anew from what exists."),
-		bytesLimit("exec.command", vm.MaxCommandBytes, api.CodeBadRequest, "A command line."),
-		bytesLimit("exec.stdin", vm.MaxStdinBytes, api.CodeBadRequest, "Input of a command, decoded."),
-		bytesLimit("exec.output", vm.MaxOutputBytes, "", "Each of stdout and stderr in an answer; more is cut off and marked."),
-		period("exec.timeout.default", vm.DefaultExecTimeout, "", "Time after which a command is killed if the request names none."),
-		period("exec.timeout.max", vm.MaxExecTimeout, api.CodeBadRequest, "Longest time that a command may be given."),
+		bytesLimit("exec.command", command.MaxCommandBytes, api.CodeBadRequest, "Text of a command."),
+		bytesLimit("exec.stdin", command.MaxStdinBytes, api.CodeBadRequest, "Input of a command, decoded."),
+		bytesLimit("exec.output", command.MaxOutputBytes, "", "Each of stdout and stderr in an answer; more is cut off and marked."),
+		period("exec.timeout.default", command.DefaultTimeout, "", "Time after which a command is killed if the request names none."),
+		period("exec.timeout.max", command.MaxTimeout, api.CodeBadRequest, "Longest time that a command may be given."),
+		bytesLimit("exec.env", command.MaxEnvBytes, api.CodeBadRequest, "Environment of a command, names and values."),
+		bytesLimit("exec.env.entry", command.MaxArgumentBytes, api.CodeBadRequest, "One entry of a command's environment."),
+		bytesLimit("exec.kept", command.KeptOutputBytes, "", "Output of one command that the guest keeps; at most a fortieth of its disk."),
+		bytesLimit("exec.kept.total", command.KeptTotalBytes, "", "Output of all commands that the guest keeps; at most a tenth of its disk."),
+		number("exec.kept.commands", command.KeptCommands, "", "Ended commands that a guest knows; the oldest go first."),
+		period("exec.kept.time", command.KeptFor, "", "Time for which an ended command is known."),
 	}
 }
 

@@ -55,7 +55,11 @@ func (p Parameter) check(value string) error {
 	if p.Type != "integer" {
 		return nil
 	}
-	if n, err := strconv.ParseInt(value, 10, 32); err != nil || n < p.Minimum {
+	bits := 32
+	if p.Large {
+		bits = 64
+	}
+	if n, err := strconv.ParseInt(value, 10, bits); err != nil || n < p.Minimum {
 		return fault.BadField(p.Name, "%q is not a whole number of at least %d", clip(value), p.Minimum).Hint("use a number such as %d", p.Minimum+20)
 	}
 	return nil
@@ -65,6 +69,15 @@ func (p Parameter) check(value string) error {
 // checked it.
 func (q query) number(name string) int {
 	n, _ := strconv.Atoi(q[name])
+	return n
+}
+
+// size returns a parameter that counts bytes or pieces, absent as given.
+func (q query) size(name string, absent int64) int64 {
+	n, err := strconv.ParseInt(q[name], 10, 64)
+	if err != nil {
+		return absent
+	}
 	return n
 }
 

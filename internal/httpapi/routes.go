@@ -55,8 +55,9 @@ type Parameter struct {
 	Type string
 	// Values are the only ones accepted, if there are any.
 	Values []string
-	// Minimum is the least integer accepted.
+	// Minimum is the least integer accepted; Large ones may have 64 bits.
 	Minimum int64
+	Large   bool
 }
 
 // route is an operation and what answers it: decode reads the request and
@@ -77,8 +78,8 @@ func Operations() []Operation {
 }
 
 func (s *server) routes() []route {
-	return slices.Concat(s.systemRoutes(), s.backgroundRoutes(), s.limitRoutes(), s.vmRoutes(), s.lifecycleRoutes(), s.execRoutes(), s.snapshotRoutes(), s.imageRoutes(), s.statsRoutes(),
-		s.fileRoutes(), s.fileStreamRoutes(), s.uploadRoutes())
+	return slices.Concat(s.systemRoutes(), s.backgroundRoutes(), s.limitRoutes(), s.vmRoutes(), s.lifecycleRoutes(), s.execRoutes(), s.processRoutes(),
+		s.snapshotRoutes(), s.imageRoutes(), s.statsRoutes(), s.fileRoutes(), s.fileStreamRoutes(), s.uploadRoutes())
 }
 
 // mount fills the mux. A path without its method is a handler of its own, so

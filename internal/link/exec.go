@@ -28,6 +28,10 @@ type Order struct {
 	MaxOutput int64
 	// Stdin says that input follows the order.
 	Stdin bool
+	// ID names the command from now on; a command without one is not kept.
+	ID string
+	// OpenStdin leaves the input open for PathFeed.
+	OpenStdin bool
 }
 
 const (
@@ -37,6 +41,8 @@ const (
 	orderTimeout
 	orderMaxOutput
 	orderStdin
+	orderID
+	orderOpenStdin
 )
 
 // MarshalBinary encodes o as a record. It never fails.
@@ -50,6 +56,8 @@ func (o Order) MarshalBinary() ([]byte, error) {
 	enc.int(orderTimeout, int64(o.Timeout))
 	enc.int(orderMaxOutput, o.MaxOutput)
 	enc.flag(orderStdin, o.Stdin)
+	enc.text(orderID, o.ID)
+	enc.flag(orderOpenStdin, o.OpenStdin)
 	return enc.b, nil
 }
 
@@ -71,6 +79,10 @@ func (o *Order) UnmarshalBinary(b []byte) error {
 			o.MaxOutput = d.int()
 		case orderStdin:
 			o.Stdin = d.flag()
+		case orderID:
+			o.ID = d.text()
+		case orderOpenStdin:
+			o.OpenStdin = d.flag()
 		}
 	}
 	if d.err != nil {
@@ -88,6 +100,10 @@ type Exit struct {
 	// StdoutBytes and StderrBytes are what the command wrote until its end,
 	// whether sent or not.
 	StdoutBytes, StderrBytes int64
+	// OOMKilled says that the kernel killed OOMProcess, one of the command's
+	// processes, for want of memory.
+	OOMKilled  bool
+	OOMProcess string
 }
 
 const (
@@ -95,6 +111,8 @@ const (
 	exitTimedOut
 	exitStdoutBytes
 	exitStderrBytes
+	exitOOMKilled
+	exitOOMProcess
 )
 
 // MarshalBinary encodes x as a record. It never fails.
@@ -104,6 +122,8 @@ func (x Exit) MarshalBinary() ([]byte, error) {
 	enc.flag(exitTimedOut, x.TimedOut)
 	enc.int(exitStdoutBytes, x.StdoutBytes)
 	enc.int(exitStderrBytes, x.StderrBytes)
+	enc.flag(exitOOMKilled, x.OOMKilled)
+	enc.text(exitOOMProcess, x.OOMProcess)
 	return enc.b, nil
 }
 
@@ -121,6 +141,10 @@ func (x *Exit) UnmarshalBinary(b []byte) error {
 			x.StdoutBytes = d.int()
 		case exitStderrBytes:
 			x.StderrBytes = d.int()
+		case exitOOMKilled:
+			x.OOMKilled = d.flag()
+		case exitOOMProcess:
+			x.OOMProcess = d.text()
 		}
 	}
 	if d.err != nil {
@@ -142,6 +166,14 @@ const (
 	CauseCommand
 	// CauseEnv: the environment is longer than the kernel takes, or has a NUL.
 	CauseEnv
+	// CauseUnknown: there is no such command, or process.
+	CauseUnknown
+	// CauseEnded: the command does not run any more, or takes no more input.
+	CauseEnded
+	// CauseOffset: the input does not join what the command has been given.
+	CauseOffset
+	// CauseBusy: as many commands run as the agent takes.
+	CauseBusy
 )
 
 // Refusal says why no process was started, as FrameRefused carries it.

@@ -50,22 +50,23 @@ func AppendFrame(b []byte, t FrameType, payload []byte) []byte {
 // FrameReader reads frames from a body.
 type FrameReader struct {
 	r       io.Reader
+	limit   uint32
 	head    [FrameHeader]byte
 	payload []byte
 }
 
 // NewFrameReader returns a reader of the frames in r.
-func NewFrameReader(r io.Reader) *FrameReader { return &FrameReader{r: r} }
+func NewFrameReader(r io.Reader) *FrameReader { return &FrameReader{r: r, limit: MaxFrame} }
 
 // Next returns the next frame. The payload is valid until the next call. At the
 // end of the body it returns io.EOF; a body cut within a frame is
-// io.ErrUnexpectedEOF, and a payload longer than MaxFrame is ErrFrame.
+// io.ErrUnexpectedEOF, and a payload longer than the bound is ErrFrame.
 func (f *FrameReader) Next() (FrameType, []byte, error) {
 	if _, err := io.ReadFull(f.r, f.head[:]); err != nil {
 		return 0, nil, err
 	}
 	n := binary.BigEndian.Uint32(f.head[1:])
-	if n > MaxFrame {
+	if n > f.limit {
 		return 0, nil, fmt.Errorf("read frame of %d bytes: %w", n, ErrFrame)
 	}
 	if int(n) > cap(f.payload) {

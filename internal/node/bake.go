@@ -11,11 +11,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/guest"
 	"github.com/pandovm/pando/internal/image"
 	"github.com/pandovm/pando/internal/kernel"
 	"github.com/pandovm/pando/internal/layer"
-	"github.com/pandovm/pando/internal/vm"
 )
 
 // settleDeadline is how long the services of a new image may take to start.
@@ -134,13 +134,13 @@ func (n *Node) settleGuest(ctx context.Context, m *machine, warm []string) error
 	if err := awaitSettled(ctx, k); err != nil {
 		return err
 	}
-	for _, command := range warm {
-		r, err := n.Exec(ctx, m.id, vm.Exec{Command: command, Timeout: time.Minute, MaxOutput: 4 << 10})
+	for _, text := range warm {
+		r, err := n.Exec(ctx, m.id, command.Order{Command: text, Timeout: time.Minute, MaxOutput: 4 << 10})
 		if err != nil {
-			return fmt.Errorf("run %q: %w", command, err)
+			return fmt.Errorf("run %q: %w", text, err)
 		}
 		if r.ExitCode == nil || *r.ExitCode != 0 {
-			return fmt.Errorf("run %q: it failed: %s%s", command, r.Stdout, r.Stderr)
+			return fmt.Errorf("run %q: it failed: %s%s", text, r.Stdout, r.Stderr)
 		}
 	}
 	return k.Sync(ctx)

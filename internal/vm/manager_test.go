@@ -161,7 +161,7 @@ func TestBadInputChangesNothing(t *testing.T) {
 	}
 }
 
-func TestBadForksAndCommands(t *testing.T) {
+func TestBadForksAndStates(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	v := r.create(t, vm.CreateParams{})
@@ -169,22 +169,11 @@ func TestBadForksAndCommands(t *testing.T) {
 		_, err := r.manager.Fork(t.Context(), v.ID, vm.ForkParams{Count: count})
 		wantFault(t, err, api.CodeBadRequest, "count")
 	}
-	_, err := r.manager.Exec(t.Context(), v.ID, vm.ExecParams{})
-	wantFault(t, err, api.CodeBadRequest, "command")
-	_, err = r.manager.Exec(t.Context(), v.ID, vm.ExecParams{Command: "exit 0", Timeout: 25 * time.Hour})
-	wantFault(t, err, api.CodeBadRequest, "timeoutMs")
-	_, err = r.manager.Exec(t.Context(), v.ID, vm.ExecParams{Command: "exit 0", Stdin: make([]byte, vm.MaxStdinBytes+1)})
-	wantFault(t, err, api.CodeBadRequest, "stdin")
-	_, err = r.manager.Exec(t.Context(), v.ID, vm.ExecParams{Command: "exit 0", Env: map[string]string{"A B": ""}})
-	wantFault(t, err, api.CodeBadRequest, "env")
-	_, err = r.manager.Stop(t.Context(), v.ID)
+	_, err := r.manager.Stop(t.Context(), v.ID)
 	must(t, err)
 	for name, call := range map[string]func() error{
-		"fork": func() error { _, err := r.manager.Fork(t.Context(), v.ID, vm.ForkParams{Count: 1}); return err },
-		"exec": func() error {
-			_, err := r.manager.Exec(t.Context(), v.ID, vm.ExecParams{Command: "exit 0"})
-			return err
-		},
+		"fork":     func() error { _, err := r.manager.Fork(t.Context(), v.ID, vm.ForkParams{Count: 1}); return err },
+		"awake":    func() error { _, err := r.manager.Awake(t.Context(), v.ID); return err },
 		"pause":    func() error { _, err := r.manager.Pause(t.Context(), v.ID); return err },
 		"snapshot": func() error { _, _, err := r.manager.Snapshot(t.Context(), v.ID, vm.SnapshotParams{}); return err },
 	} {
@@ -401,7 +390,7 @@ func TestRandomOperationsNeverTrapAVM(t *testing.T) {
 			if rapid.IntRange(0, 4).Draw(rt, "fail") == 0 {
 				r.node.FailNext(rapid.SampledFrom([]string{"Resume", "Boot", "Pause", "Stop", "Snapshot", "Fork", "Child"}).Draw(rt, "failure"), errors.New("injected"))
 			}
-			switch rapid.SampledFrom([]string{"start", "pause", "stop", "fork", "snapshot", "exec"}).Draw(rt, "operation") {
+			switch rapid.SampledFrom([]string{"start", "pause", "stop", "fork", "snapshot", "awake"}).Draw(rt, "operation") {
 			case "start":
 				_, _ = r.manager.Start(ctx, id)
 			case "pause":
@@ -410,8 +399,8 @@ func TestRandomOperationsNeverTrapAVM(t *testing.T) {
 				_, _ = r.manager.Stop(ctx, id)
 			case "snapshot":
 				_, _, _ = r.manager.Snapshot(ctx, id, vm.SnapshotParams{})
-			case "exec":
-				_, _ = r.manager.Exec(ctx, id, vm.ExecParams{Command: "exit 0"})
+			case "awake":
+				_, _ = r.manager.Awake(ctx, id)
 			case "fork":
 				out, _ := r.manager.Fork(ctx, id, vm.ForkParams{Count: 2})
 				for _, c := range out.Children {

@@ -138,27 +138,6 @@ type Captured struct {
 	Bytes int64
 }
 
-// Exec orders a command in a guest.
-type Exec struct {
-	Command string
-	// User is a guest account; empty means uid 1000, else root.
-	User    string
-	Env     map[string]string
-	Stdin   []byte
-	Timeout time.Duration
-	// MaxOutput bounds each of stdout and stderr in bytes.
-	MaxOutput int
-}
-
-// ExecResult is the outcome of a command. ExitCode is nil if the timeout
-// killed it. StdoutBytes and StderrBytes are the full lengths.
-type ExecResult struct {
-	Stdout, Stderr           []byte
-	StdoutBytes, StderrBytes int64
-	ExitCode                 *int
-	TimedOut                 bool
-}
-
 // Presence is what a node says a VM is right now.
 type Presence string
 
@@ -220,8 +199,6 @@ type Node interface {
 	Snapshot(ctx context.Context, vmID, snapshotID string) (Captured, error)
 	// Fork captures a running VM once and starts the children from it.
 	Fork(ctx context.Context, o Fork) (ForkResult, error)
-	// Exec runs a command in a running VM.
-	Exec(ctx context.Context, vmID string, e Exec) (ExecResult, error)
 	// Delete ends the process and removes everything of the VM; idempotent.
 	Delete(ctx context.Context, vmID string) error
 	// AwaitDurable returns once every file of the snapshot is checksummed and on

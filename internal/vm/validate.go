@@ -1,8 +1,6 @@
 package vm
 
 import (
-	"regexp"
-	"time"
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
@@ -16,12 +14,6 @@ const (
 	MaxMetadataLength  = 63
 	MaxSlugLength      = field.MaxSlug
 	MaxDisplayName     = field.MaxDisplayName
-	MaxStdinBytes      = 1 << 20
-	MaxCommandBytes    = 1 << 20
-	// MaxOutputBytes bounds each of stdout and stderr in an answer.
-	MaxOutputBytes     = 8 << 20
-	DefaultExecTimeout = 30 * time.Second
-	MaxExecTimeout     = 24 * time.Hour
 )
 
 func checkMetadata(m map[string]string) error {
@@ -50,31 +42,6 @@ func checkCount(n int) error {
 	if n < 1 || n > MaxForkChildren {
 		return fault.BadField("count", "%d is not between 1 and %d", n, MaxForkChildren).
 			Hint("fork in several calls for more children")
-	}
-	return nil
-}
-
-func checkExec(p ExecParams) error {
-	switch {
-	case p.Command == "":
-		return fault.BadField("command", "is empty").Hint("give a shell command")
-	case len(p.Command) > MaxCommandBytes:
-		return fault.BadField("command", "%d bytes is more than %d", len(p.Command), MaxCommandBytes).Hint("send a script on stdin")
-	case p.Timeout < 0 || p.Timeout > MaxExecTimeout:
-		return fault.BadField("timeoutMs", "%d is not between 1 and %d", p.Timeout.Milliseconds(), MaxExecTimeout.Milliseconds()).
-			Hint("leave it out for %d", DefaultExecTimeout.Milliseconds())
-	case len(p.Stdin) > MaxStdinBytes:
-		return fault.BadField("stdin", "%d bytes is more than %d", len(p.Stdin), MaxStdinBytes).Hint("write a file in the vm instead")
-	}
-	return checkEnv(p.Env)
-}
-
-func checkEnv(env map[string]string) error {
-	name := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	for k := range env {
-		if !name.MatchString(k) {
-			return fault.BadField("env", "%q is not a POSIX variable name", k).Hint("use letters, digits and underscores")
-		}
 	}
 	return nil
 }

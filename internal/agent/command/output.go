@@ -1,41 +1,32 @@
 package command
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
-
-	"github.com/pandovm/pando/internal/link"
 )
 
-const (
-	// outputBuffer is a frame's head and payload: as much as one HTTP/2 frame takes.
-	outputBuffer = 16 << 10
-	// pipeSize is what a pipe holds: more cannot have been written to it before
-	// the command ended.
-	pipeSize = 64 << 10
-)
+// pipeSize is what a pipe holds: more cannot have been written to it before the
+// command ended.
+const pipeSize = 64 << 10
 
-// output carries one of a command's output streams to the host.
+// output reads one of a command's output streams into its transcript.
 type output struct {
-	kind link.FrameType
-	to   io.Writer
-	// left is how much may still be sent; total is what was read.
-	left, total int64
-	file        *os.File
-	raw         syscall.RawConn
-	buf         []byte
+	stream int
+	to     *transcript
+	file   *os.File
+	raw    syscall.RawConn
+	pieces *sync.Pool
 	// settled is closed when everything that was written before stop has been
-	// read; total is then final.
+	// read.
 	settled chan struct{}
 }
 
 // newOutput returns an output and the descriptor that the command writes to.
-func newOutput(kind link.FrameType, to io.Writer, limit int64) (*output, int, error) {
+func newOutput(stream int, to *transcript, pieces *sync.Pool) (*output, int, error) {
 	r, w, err := pipe()
 	if err != nil {
 		return nil, -1, err
@@ -44,7 +35,7 @@ func newOutput(kind link.FrameType, to io.Writer, limit int64) (*output, int, er
 	if err != nil {
 		return nil, -1, errors.Join(err, r.Close(), syscall.Close(w))
 	}
-	return &output{kind: kind, to: to, left: limit, file: r, raw: raw, settled: make(chan struct{})}, w, nil
+	return &output{stream: stream, to: to, file: r, raw: raw, pieces: pieces, settled: make(chan struct{})}, w, nil
 }
 
 // pipe returns a pipe whose reading end is ours and whose writing end is for a
@@ -65,18 +56,12 @@ func pipe() (*os.File, int, error) {
 // stopped by it.
 func (o *output) run() {
 	defer func() { _ = o.file.Close() }()
-	o.buf = make([]byte, outputBuffer)
 	for {
-		n, err := o.file.Read(o.buf[link.FrameHeader:])
-		o.take(n)
+		_, err := o.read(true)
 		if err == nil {
 			continue
 		}
-		stopped := errors.Is(err, os.ErrDeadlineExceeded)
-		if stopped {
-			stopped = o.drain()
-		}
-		o.buf = nil
+		stopped := errors.Is(err, os.ErrDeadlineExceeded) && o.drain()
 		close(o.settled)
 		if stopped {
 			o.discard()
@@ -88,46 +73,52 @@ func (o *output) run() {
 // stop says that the command has ended.
 func (o *output) stop() { _ = o.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// take sends the n bytes in the buffer, up to the limit.
-func (o *output) take(n int) {
-	o.total += int64(n)
-	n = int(min(int64(n), o.left))
-	if n <= 0 {
-		return
+var errEnd = errors.New("end of output")
+
+// read takes what the pipe holds, up to a piece. A buffer is only taken once
+// there is something: many commands wait, few print.
+func (o *output) read(wait bool) (n int, err error) {
+	var buf *[pieceSize]byte
+	waitErr := o.raw.Read(func(fd uintptr) bool {
+		buf = o.pieces.Get().(*[pieceSize]byte) //nolint:forcetypeassert // it holds nothing else
+		for {
+			if n, err = syscall.Read(int(fd), buf[:]); !errors.Is(err, syscall.EINTR) {
+				break
+			}
+		}
+		if !wait || !errors.Is(err, syscall.EAGAIN) {
+			return true
+		}
+		o.pieces.Put(buf)
+		buf = nil
+		return false
+	})
+	if buf != nil {
+		if n > 0 {
+			o.to.append(o.stream, buf[:n])
+		}
+		o.pieces.Put(buf)
 	}
-	o.left -= int64(n)
-	o.buf[0] = byte(o.kind)
-	binary.BigEndian.PutUint32(o.buf[1:], uint32(n))
-	if _, err := o.to.Write(o.buf[:link.FrameHeader+n]); err != nil {
-		o.left = 0 // nobody listens any more
+	if waitErr != nil {
+		return 0, waitErr
 	}
+	if err == nil && n == 0 {
+		err = errEnd
+	}
+	return n, err
 }
 
 // drain reads what is in the pipe and tells whether there are writers left.
 func (o *output) drain() bool {
 	_ = o.file.SetReadDeadline(time.Time{})
 	for got := 0; got < pipeSize; {
-		n, err := o.readNow(o.buf[link.FrameHeader:])
+		n, err := o.read(false)
 		if n <= 0 {
 			return errors.Is(err, syscall.EAGAIN)
 		}
 		got += n
-		o.take(n)
 	}
 	return true
-}
-
-// readNow reads without waiting.
-func (o *output) readNow(p []byte) (n int, err error) {
-	ctlErr := o.raw.Read(func(fd uintptr) bool {
-		for {
-			n, err = syscall.Read(int(fd), p)
-			if !errors.Is(err, syscall.EINTR) {
-				return true
-			}
-		}
-	})
-	return n, errors.Join(err, ctlErr)
 }
 
 func (o *output) discard() {

@@ -51,6 +51,17 @@ func (a Accounts) Find(name string) (Account, error) {
 	return acc, nil
 }
 
+// Name returns the name of the account with that number, or the number.
+func (a Accounts) Name(uid uint32) string {
+	passwd, _ := sysfile.Read(a.dir() + "/passwd")
+	for line := range bytes.Lines(passwd) {
+		if acc, ok := parseAccount(line); ok && acc.UID == uid {
+			return acc.Name
+		}
+	}
+	return strconv.FormatUint(uint64(uid), 10)
+}
+
 func (a Accounts) dir() string {
 	if a.Dir == "" {
 		return "/etc"

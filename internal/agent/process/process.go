@@ -46,10 +46,16 @@ type Command struct {
 	Argv []string
 	Env  []string
 	Dir  string
-	// Files are the descriptors 0, 1 and 2. They stay open.
+	// Files are the descriptors 0, 1 and 2, and Extra those from 3 on. They stay
+	// open.
 	Files [3]int
+	Extra []int
 	// Terminal makes descriptor 0 the controlling terminal of the new session.
 	Terminal bool
+	// Cgroup is the control group that it starts in, as a descriptor of its
+	// folder, if InCgroup is set.
+	Cgroup   int
+	InCgroup bool
 	// Credential is nil to stay who the agent is.
 	Credential *syscall.Credential
 }
@@ -74,12 +80,19 @@ func (s *Spawner) start(c *Command) (*Process, error) {
 	if err := s.setScore(s.children); err != nil {
 		return nil, err
 	}
+	files := []uintptr{uintptr(c.Files[0]), uintptr(c.Files[1]), uintptr(c.Files[2])}
+	for _, fd := range c.Extra {
+		files = append(files, uintptr(fd))
+	}
 	pidfd := -1
 	pid, err := syscall.ForkExec(c.Path, c.Argv, &syscall.ProcAttr{
 		Dir:   c.Dir,
 		Env:   c.Env,
-		Files: []uintptr{uintptr(c.Files[0]), uintptr(c.Files[1]), uintptr(c.Files[2])},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: c.Terminal, Credential: c.Credential, PidFD: &pidfd},
+		Files: files,
+		Sys: &syscall.SysProcAttr{
+			Setsid: true, Setctty: c.Terminal, Credential: c.Credential, PidFD: &pidfd,
+			UseCgroupFD: c.InCgroup, CgroupFD: c.Cgroup,
+		},
 	})
 	scoreErr := s.setScore(s.own)
 	if err != nil {
@@ -159,42 +172,68 @@ const (
 	// killPatience is how long a killed process may take to end before the
 	// caller is told nevertheless; one that hangs in the kernel may take for ever.
 	killPatience = 2 * time.Second
-	// groupPatience is the same for the rest of its group, whose dead count as
-	// members until their parent has taken notice.
-	groupPatience = 500 * time.Millisecond
-	groupPoll     = 20 * time.Millisecond
+	// familyPatience is the same for the rest of its family.
+	familyPatience = time.Second
+	familyPoll     = 20 * time.Millisecond
 )
 
-// Terminate ends the process and its whole group, and reaps the process.
+// Terminate ends the process with everything that it started: its session, and
+// what descends from that. It asks with TERM first, and reaps the process.
 func (p *Process) Terminate() {
+	// Until it is reaped, its number names its session.
+	seen := map[int]int64{}
 	_ = syscall.Kill(-p.PID, syscall.SIGTERM)
+	signalAll(outsiders(family(p.PID, seen), p.PID), syscall.SIGTERM)
 	deadline := time.Now().Add(killGrace)
-	if !p.Await(killGrace) {
-		_ = syscall.Kill(-p.PID, syscall.SIGKILL)
-		if !p.Await(killPatience) {
-			go func() {
-				p.Await(0)
-				p.Reap()
-			}()
-			return
-		}
+	p.Await(killGrace)
+	p.awaitFamily(seen, deadline)
+	p.killFamily(seen)
+	if !p.Await(killPatience) {
+		go func() {
+			p.Await(0)
+			p.Reap()
+		}()
+		return
 	}
 	p.Reap()
-	// The group's number stays taken while it has members.
-	if !groupEnds(p.PID, deadline) {
-		_ = syscall.Kill(-p.PID, syscall.SIGKILL)
-		groupEnds(p.PID, time.Now().Add(groupPatience))
+}
+
+// KillFamily kills the process with everything that it started, and does not
+// reap it.
+func (p *Process) KillFamily() {
+	_ = syscall.Kill(-p.PID, syscall.SIGKILL)
+	p.killFamily(map[int]int64{})
+}
+
+// outsiders leaves out who was signalled with the group.
+func outsiders(members []Entry, group int) []Entry {
+	var list []Entry
+	for _, e := range members {
+		if pgid, err := syscall.Getpgid(e.PID); err != nil || pgid != group {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func (p *Process) awaitFamily(seen map[int]int64, deadline time.Time) {
+	for len(family(p.PID, seen)) > 0 && time.Now().Before(deadline) {
+		time.Sleep(familyPoll)
 	}
 }
 
-// groupEnds waits until the group has no members, and tells whether that was so
-// before the deadline.
-func groupEnds(pgid int, deadline time.Time) bool {
-	for syscall.Kill(-pgid, 0) == nil {
-		if !time.Now().Before(deadline) {
-			return false
+// killFamily kills until nothing is left: a family may grow while it is killed.
+func (p *Process) killFamily(seen map[int]int64) {
+	deadline := time.Now().Add(familyPatience)
+	for {
+		members := family(p.PID, seen)
+		if len(members) == 0 || !time.Now().Before(deadline) {
+			return
 		}
-		time.Sleep(groupPoll)
+		signalAll(members, syscall.SIGKILL)
+		time.Sleep(familyPoll)
 	}
-	return true
 }
+
+// Signal signals the process group.
+func (p *Process) Signal(sig syscall.Signal) error { return syscall.Kill(-p.PID, sig) }

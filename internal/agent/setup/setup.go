@@ -16,13 +16,25 @@ type Parts struct {
 	Spawner *process.Spawner
 	// Accounts are those of the guest.
 	Accounts process.Accounts
+	// Commands is the folder in which commands' records and output are kept;
+	// empty keeps neither on the disk.
+	Commands string
 }
 
 // Handlers returns the services by the paths that they answer.
 func Handlers(p Parts) map[string]http2.Handler {
-	commands := &command.Service{Spawner: p.Spawner, Accounts: p.Accounts}
+	commands := command.New(p.Spawner, p.Accounts, p.Commands)
 	return map[string]http2.Handler{
-		link.PathExec:  commands.Exec,
-		link.PathFiles: files.New(p.Accounts).Serve,
+		link.PathExec:      commands.Exec,
+		link.PathStart:     commands.Start,
+		link.PathOutput:    commands.Output,
+		link.PathFeed:      commands.Feed,
+		link.PathSignal:    commands.Signal,
+		link.PathInfo:      commands.Info,
+		link.PathList:      commands.List,
+		link.PathForget:    commands.Forget,
+		link.PathProcesses: commands.Processes,
+		link.PathKill:      commands.Kill,
+		link.PathFiles:     files.New(p.Accounts).Serve,
 	}
 }

@@ -38,6 +38,31 @@ func Read(path string) ([]byte, error) {
 	}
 }
 
+// ReadUpTo returns the beginning of a file, of at most limit bytes.
+func ReadUpTo(path string, limit int) ([]byte, error) {
+	fd, err := Open(path, syscall.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	b := make([]byte, limit)
+	got := 0
+	for got < limit {
+		n, err := syscall.Read(fd, b[got:])
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n <= 0 {
+			break
+		}
+		got += n
+	}
+	return b[:got], nil
+}
+
 // Replace writes a file so that readers see the old content or the new, or
 // for a moment no file, and nothing in between.
 func Replace(path, data string, mode uint32) error {

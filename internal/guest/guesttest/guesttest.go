@@ -67,7 +67,7 @@ func Start(t testing.TB, options ...Option) *Guest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := setup.Parts{Spawner: spawner}
+	parts := setup.Parts{Spawner: spawner, Commands: filepath.Join(dir, "commands")}
 	for _, o := range options {
 		o(&parts)
 	}

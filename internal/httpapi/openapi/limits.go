@@ -3,6 +3,7 @@ package openapi
 import (
 	"time"
 
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/field"
 	"github.com/pandovm/pando/internal/httpapi"
 	"github.com/pandovm/pando/internal/vm"
@@ -22,6 +23,9 @@ func limits() map[string]schema {
 	}
 	timer := schema{"minimum": -1, "maximum": int64(field.MaxTimer / time.Second)}
 	rules := schema{"maxItems": vm.MaxAntiAffinity}
+	text := schema{"minLength": 1, "maxLength": command.MaxCommandBytes}
+	env := schema{"propertyNames": schema{"pattern": `^[A-Za-z_][A-Za-z0-9_]*$`}}
+	stdin := schema{"contentEncoding": "base64", "x-max-bytes": command.MaxStdinBytes}
 	return map[string]schema{
 		"CreateVMRequest.IdleTimeoutSeconds": timer, "CreateVMRequest.AutoDeleteSeconds": timer, "CreateVMRequest.TTLSeconds": timer,
 		"CreateVMRequest.MaxRunSeconds": timer, "CreateVMRequest.MaxRunTotalSeconds": timer,
@@ -40,12 +44,14 @@ func limits() map[string]schema {
 		"Firewall.Rules":      {"maxItems": 0},
 		// The one field that a request must have and that is an object.
 		"CreateVMRequest.Firewall": {"anyOf": nil, "$ref": "#/components/schemas/Firewall"},
-		"ExecRequest.Command":      {"minLength": 1, "maxLength": vm.MaxCommandBytes},
-		"ExecRequest.Env":          {"propertyNames": schema{"pattern": `^[A-Za-z_][A-Za-z0-9_]*$`}},
-		"ExecRequest.Stdin":        {"contentEncoding": "base64", "x-max-bytes": vm.MaxStdinBytes},
-		"ExecRequest.TimeoutMs":    {"minimum": 1, "maximum": vm.MaxExecTimeout.Milliseconds(), "default": vm.DefaultExecTimeout.Milliseconds()},
-		"ExecResponse.Stdout":      {"x-max-bytes": vm.MaxOutputBytes},
-		"ExecResponse.Stderr":      {"x-max-bytes": vm.MaxOutputBytes},
+		"ExecRequest.Command":      text, "StartExecRequest.Command": text,
+		"ExecRequest.Env": env, "StartExecRequest.Env": env,
+		"ExecRequest.Stdin": stdin, "StartExecRequest.Stdin": stdin,
+		"ExecRequest.TimeoutMs":      {"minimum": 1, "maximum": command.MaxTimeout.Milliseconds(), "default": command.DefaultTimeout.Milliseconds()},
+		"StartExecRequest.TimeoutMs": {"minimum": 1, "maximum": command.MaxTimeout.Milliseconds()},
+		"ExecResponse.Stdout":        {"x-max-bytes": command.MaxOutputBytes},
+		"ExecResponse.Stderr":        {"x-max-bytes": command.MaxOutputBytes},
+		"ExecEvent.Data":             {"type": "string", "contentEncoding": "base64"},
 	}
 }
 

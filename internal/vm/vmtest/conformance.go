@@ -10,13 +10,22 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/vm"
 )
 
+// Node is a node whose guests can be looked into.
+type Node interface {
+	vm.Node
+
+	// Exec runs a command in a running VM.
+	Exec(ctx context.Context, vmID string, o command.Order) (command.Result, error)
+}
+
 // Conformance checks what the Manager relies on, against a node that holds the
 // snapshot. Its guests must understand what the Fake's guests understand.
-func Conformance(t *testing.T, n vm.Node, snapshotID string) {
+func Conformance(t *testing.T, n Node, snapshotID string) {
 	t.Helper()
 	for name, check := range map[string]func(*rig){
 		"restore":             (*rig).restore,
@@ -42,7 +51,7 @@ func Conformance(t *testing.T, n vm.Node, snapshotID string) {
 type rig struct {
 	*testing.T
 
-	n      vm.Node
+	n      Node
 	source string
 }
 
@@ -68,14 +77,14 @@ func (r *rig) createFrom(snapshotID string) string {
 	return id
 }
 
-func (r *rig) exec(id, command string) vm.ExecResult {
+func (r *rig) exec(id, text string) command.Result {
 	r.Helper()
-	res, err := r.n.Exec(r.Context(), id, vm.Exec{Command: command, Timeout: time.Minute, MaxOutput: 1 << 20})
+	res, err := r.n.Exec(r.Context(), id, command.Order{Command: text, Timeout: time.Minute, MaxOutput: 1 << 20})
 	if err != nil {
-		r.Fatalf("%s: %v", command, err)
+		r.Fatalf("%s: %v", text, err)
 	}
 	if res.ExitCode == nil {
-		r.Fatalf("%s: no exit code", command)
+		r.Fatalf("%s: no exit code", text)
 	}
 	return res
 }
@@ -191,7 +200,7 @@ func (r *rig) pauseResume() {
 		r.write(id, volatileDir+mark, mark)
 		r.must(r.n.Pause(r.Context(), id))
 		r.wantPresence(id, vm.PresencePaused)
-		_, err := r.n.Exec(r.Context(), id, vm.Exec{Command: "exit 0", Timeout: time.Minute})
+		_, err := r.n.Exec(r.Context(), id, command.Order{Command: "exit 0", Timeout: time.Minute})
 		r.wantReason(err, api.ReasonWrongState)
 		_, err = r.n.Resume(r.Context(), id, int64(2+i))
 		r.must(err)

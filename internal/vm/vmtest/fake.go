@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/vm"
 )
@@ -35,7 +36,7 @@ type fakeGuest struct {
 	files      map[string]string
 }
 
-var _ vm.Node = (*Fake)(nil)
+var _ Node = (*Fake)(nil)
 
 // NewFake returns a node that holds one snapshot with no files in it.
 func NewFake(snapshotID string) *Fake {
@@ -197,41 +198,41 @@ func (f *Fake) Fork(_ context.Context, o vm.Fork) (vm.ForkResult, error) {
 	return res, nil
 }
 
-// Exec implements vm.Node. A guest understands "printf %s VALUE > PATH",
+// Exec runs a command. A guest understands "printf %s VALUE > PATH",
 // "cat PATH" and "exit N".
-func (f *Fake) Exec(_ context.Context, id string, e vm.Exec) (vm.ExecResult, error) {
+func (f *Fake) Exec(_ context.Context, id string, o command.Order) (command.Result, error) {
 	err := f.enter("Exec")
 	defer f.mu.Unlock()
 	if err != nil {
-		return vm.ExecResult{}, err
+		return command.Result{}, err
 	}
 	g, err := f.guest(id, vm.PresenceRunning)
 	if err != nil {
-		return vm.ExecResult{}, err
+		return command.Result{}, err
 	}
-	return g.interpret(e.Command), nil
+	return g.interpret(o.Command), nil
 }
 
-func (g *fakeGuest) interpret(command string) vm.ExecResult {
-	if w := regexp.MustCompile(`^printf %s (\S+) > (\S+)$`).FindStringSubmatch(command); w != nil {
+func (g *fakeGuest) interpret(text string) command.Result {
+	if w := regexp.MustCompile(`^printf %s (\S+) > (\S+)$`).FindStringSubmatch(text); w != nil {
 		g.files[w[2]] = w[1]
 		return exited(0, "")
 	}
-	if c := regexp.MustCompile(`^cat (\S+)$`).FindStringSubmatch(command); c != nil {
-		if text, ok := g.files[c[1]]; ok {
-			return exited(0, text)
+	if c := regexp.MustCompile(`^cat (\S+)$`).FindStringSubmatch(text); c != nil {
+		if content, ok := g.files[c[1]]; ok {
+			return exited(0, content)
 		}
 		return exited(1, "")
 	}
-	if x := regexp.MustCompile(`^exit (\d+)$`).FindStringSubmatch(command); x != nil {
+	if x := regexp.MustCompile(`^exit (\d+)$`).FindStringSubmatch(text); x != nil {
 		code, _ := strconv.Atoi(x[1])
 		return exited(code, "")
 	}
-	return exited(127, fmt.Sprintf("the fake guest does not know %q", command))
+	return exited(127, fmt.Sprintf("the fake guest does not know %q", text))
 }
 
-func exited(code int, stdout string) vm.ExecResult {
-	return vm.ExecResult{Stdout: []byte(stdout), StdoutBytes: int64(len(stdout)), ExitCode: &code}
+func exited(code int, stdout string) command.Result {
+	return command.Result{Stdout: []byte(stdout), StdoutBytes: int64(len(stdout)), ExitCode: &code}
 }
 
 // Delete implements vm.Node.
