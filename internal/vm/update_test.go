@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pandovm/pando/api"
+	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/vm"
 )
@@ -241,7 +242,7 @@ func TestForkOfAPausedVM(t *testing.T) {
 	v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{Idle: secs(1000)}})
 	write := func(id, text string) {
 		t.Helper()
-		_, err := r.node.Exec(t.Context(), id, vm.Exec{Command: "printf %s " + text + " > /dev/shm/memory"})
+		_, err := r.node.Exec(t.Context(), id, command.Order{Command: "printf %s " + text + " > /dev/shm/memory"})
 		must(t, err)
 	}
 	write(v.ID, "asleep")
@@ -261,7 +262,7 @@ func TestForkOfAPausedVM(t *testing.T) {
 			failed++
 			continue
 		}
-		res, err := r.node.Exec(t.Context(), c.VM.ID, vm.Exec{Command: "cat /dev/shm/memory"})
+		res, err := r.node.Exec(t.Context(), c.VM.ID, command.Order{Command: "cat /dev/shm/memory"})
 		must(t, err)
 		if string(res.Stdout) != "asleep" || c.VM.ParentID != v.ID || c.VM.ForkedAt.IsZero() || c.VM.State != api.StateRunning {
 			t.Errorf("the child %+v holds %q", c.VM, res.Stdout)
