@@ -85,6 +85,10 @@ const (
 	ReasonIdempotencyKeyReused Reason = "idempotency_key_reused"
 	// ReasonRequestUnderWay: a request with the same Idempotency-Key is not finished yet.
 	ReasonRequestUnderWay Reason = "request_under_way"
+	// ReasonRuleLimit: there are as many rules as there may be.
+	ReasonRuleLimit Reason = "rule_limit"
+	// ReasonDomainTaken: another rule serves the domain.
+	ReasonDomainTaken Reason = "domain_taken"
 	// ReasonSealingMissing: secrets cannot be kept sealed here, so none are accepted.
 	ReasonSealingMissing Reason = "sealing_missing"
 )

@@ -108,8 +108,8 @@ type VM struct {
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 	// FirewallRules and TLSRules are set only on the response to a create.
-	FirewallRules []any `json:"firewallRules,omitempty"`
-	TLSRules      []any `json:"tlsRules,omitempty"`
+	FirewallRules []FirewallRule `json:"firewallRules,omitempty"`
+	TLSRules      []TLSRule      `json:"tlsRules,omitempty"`
 }
 
 // VMNetwork is one private network that a VM is attached to. VMs have none yet;
@@ -174,8 +174,11 @@ type CreateVMRequest struct {
 	AutomaticRestart *bool `json:"automaticRestart,omitempty"`
 	// Placement says which VMs this one must not share a host with; a rule that cannot be kept is a CONFLICT.
 	Placement *Placement `json:"placement,omitempty"`
-	// Firewall is required. Its rules must be empty: VMs have no network yet.
+	// Firewall is required. VMs have no network yet: its rules are kept, and take
+	// effect once they have one.
 	Firewall *Firewall `json:"firewall"`
+	// TLS holds rules that connect names with the VM; omitted and null mean none.
+	TLS *TLSBlock `json:"tls,omitempty"`
 	// Identity is "new" (default) or "keep".
 	Identity Identity `json:"identity,omitempty"`
 }
@@ -222,12 +225,6 @@ type AntiAffinity struct {
 type Selector struct {
 	// MatchLabels has 1 to 8 entries, all of which must be in the metadata.
 	MatchLabels map[string]string `json:"matchLabels"`
-}
-
-// Firewall is the firewall block of a create request.
-type Firewall struct {
-	// Rules must be empty: everything is closed.
-	Rules []any `json:"rules"`
 }
 
 // ForkVMRequest is the body of POST /v5/vms/{id}/fork.

@@ -6,7 +6,7 @@
 // never wait for the writer; slugs are unique per kind; times are integer
 // nanoseconds UTC. A file made by a newer schema is refused.
 //
-// The package implements vm.Repository, vm.Journal, snapshot.Repository and
-// operation.Records and passes the suite in storetest, as any other
+// The package implements vm.Repository, vm.Journal, snapshot.Repository,
+// operation.Records, network.Repository and network.Machines, and passes the suite in storetest, as any other
 // implementation must. It imports the domain for its types; only the wiring (daemon) and tests may import it.
 package store

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/network"
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/vm"
@@ -36,6 +37,8 @@ var (
 	_ vm.Journal          = (*Store)(nil)
 	_ snapshot.Repository = (*Store)(nil)
 	_ operation.Records   = (*Store)(nil)
+	_ network.Repository  = (*Store)(nil)
+	_ network.Machines    = (*Store)(nil)
 )
 
 // Open opens the database at path, creates it (0600) if it is missing and

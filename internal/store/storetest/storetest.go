@@ -14,6 +14,7 @@ import (
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/network"
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/vm"
@@ -25,6 +26,8 @@ type Store interface {
 	vm.Journal
 	snapshot.Repository
 	operation.Records
+	network.Repository
+	network.Machines
 }
 
 // Opener returns a store over the records in dir, which lives as long as the
@@ -92,6 +95,13 @@ func Run(t *testing.T, open Opener) {
 		"Snapshot/delete":            snapshotDelete,
 		"Snapshot/list":              snapshotList,
 		"Intents/life":               intentLife,
+		"Rules/round trip":           ruleRoundTrip,
+		"Rules/TLS round trip":       tlsRoundTrip,
+		"Rules/go with their VMs":    ruleCascade,
+		"Rules/lists":                ruleLists,
+		"Rules/one place per domain": ruleDoors,
+		"Rules/limit":                ruleLimit,
+		"Rules/names of VMs":         machines,
 		"Keys/life":                  keyLife,
 		"Keys/owners":                keyOwners,
 		"Keys/an answer of nothing":  keyEmptyAnswer,
@@ -120,6 +130,7 @@ func reopen(t *testing.T, open Opener) {
 	must(t, s.InsertVM(t.Context(), v))
 	must(t, s.InsertSnapshot(t.Context(), r))
 	must(t, s.BeginIntent(t.Context(), vm.Intent{ID: "in-1", Kind: vm.IntentDelete, VMID: "vm-1"}))
+	rulesLast(t, s)
 	answer := anAnswer()
 	key := operation.Record{Owner: "acct", Key: "k", Fingerprint: "f", Seed: "s", CreatedAt: clock.Now(), Answer: &answer}
 	_, _, err := s.ClaimKey(t.Context(), key, never())
@@ -131,6 +142,7 @@ func reopen(t *testing.T, open Opener) {
 	defer done()
 	equal(t, value(s.FindVM(t.Context(), "vm-1"))(t), v)
 	equal(t, value(s.FindSnapshot(t.Context(), "sh-1"))(t), r)
+	rulesLasted(t, s)
 	kept, claimed, err := s.ClaimKey(t.Context(), operation.Record{Owner: "acct", Key: "k"}, never())
 	must(t, err)
 	if equal(t, kept, key); claimed {
