@@ -91,7 +91,9 @@ Environment:
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{message: err.Error(), command: c.CommandPath()}
 	})
-	return group(cmd, a.vm(), a.snapshot(), a.image(), a.limits(), a.serve(), a.doctor(), a.version())
+	group(cmd, a.vm(), a.snapshot(), a.image(), a.limits(), a.serve(), a.doctor(), a.version(), a.top(), a.man())
+	a.addCompletion(cmd)
+	return cmd
 }
 
 // group turns cmd into a command that only has subcommands: alone it prints its

@@ -157,8 +157,11 @@ func printable(s string) string {
 }
 
 // age is the time since t in its largest unit: 40s, 3m, 5h, 12d.
-func (a *app) age(t time.Time) string {
-	d := max(0, a.Now().Sub(t))
+func (a *app) age(t time.Time) string { return ageText(a.Now().Sub(t)) }
+
+// ageText is a length of time in its largest unit.
+func ageText(d time.Duration) string {
+	d = max(0, d)
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", int(d.Seconds()))

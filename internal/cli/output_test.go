@@ -85,6 +85,8 @@ func TestTranscripts(t *testing.T) {
 		"usage-exec-nothing":  "vm exec web",
 		"usage-exec-timeout":  "vm exec web --timeout 0s ls",
 		"usage-serve-listen":  "serve --listen 7878",
+		"usage-top-interval":  "top --interval 1ms",
+		"usage-top-sort":      "top --sort size",
 		"usage-snapshot-none": "snapshot rm",
 	}
 	for name, line := range tests {
@@ -154,7 +156,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	commands := []string{
 		"", "vm", "vm create", "vm ls", "vm get", "vm update", "vm start", "vm stop", "vm pause", "vm fork", "vm snapshot", "vm exec", "vm rm",
-		"snapshot", "snapshot create", "snapshot ls", "snapshot get", "snapshot update", "snapshot rm", "image", "image build", "image ls", "image show", "image rm", "limits", "doctor", "serve", "version",
+		"snapshot", "snapshot create", "snapshot ls", "snapshot get", "snapshot update", "snapshot rm", "image", "image build", "image ls", "image show", "image rm", "limits", "top", "man", "doctor", "serve", "version",
 	}
 	for _, command := range commands {
 		t.Run(command, func(t *testing.T) {

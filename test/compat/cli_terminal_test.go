@@ -10,31 +10,31 @@ import (
 func (f *freestyle) testTerminal(t *testing.T) {
 	f.create(t, "--slug", "term")
 	p := f.atTerminal(t, "vm", "ssh", "term", "--linux-user", "root")
-	p.types("stty size; echo user=$(id -u)\r")
-	p.sees("30 100")
-	p.sees("user=0")
-	p.resize(120, 40)
-	p.types("sleep 1; stty size\r")
-	p.sees("40 120")
-	p.types("sleep 1000\r")
-	p.types("\x03") // in raw mode this is a key, not a signal to the client
-	p.types("echo alive=$((1+1))\r")
-	p.sees("alive=2")
-	p.types("exit 3\r")
-	p.ends(3)
+	p.Types("stty size; echo user=$(id -u)\r")
+	p.Sees("30 100")
+	p.Sees("user=0")
+	p.Resize(120, 40)
+	p.Types("sleep 1; stty size\r")
+	p.Sees("40 120")
+	p.Types("sleep 1000\r")
+	p.Types("\x03") // in raw mode this is a key, not a signal to the client
+	p.Types("echo alive=$((1+1))\r")
+	p.Sees("alive=2")
+	p.Types("exit 3\r")
+	p.Ends(3)
 
 	p = f.atTerminal(t, "vm", "exec", "-it", "term", "--", "sh")
-	p.types("echo it=$((2+2)); exit 4\r")
-	p.sees("it=4")
-	p.ends(4)
+	p.Types("echo it=$((2+2)); exit 4\r")
+	p.Sees("it=4")
+	p.Ends(4)
 
 	// A create opens a shell by itself at a terminal.
 	p = f.atTerminal(t, "vm", "create", "--snapshot-id", "freestyle/busybox", "--slug", "shell")
-	p.sees("connecting")
-	p.types("echo new=$((3+3)); exit\r")
-	p.sees("new=6")
-	p.sees("is still running")
-	p.ends(0)
+	p.Sees("connecting")
+	p.Types("echo new=$((3+3)); exit\r")
+	p.Sees("new=6")
+	p.Sees("is still running")
+	p.Ends(0)
 	f.ok(t, "vm", "delete", "shell")
 
 	// And one with a command runs that, wherever it is.
@@ -54,9 +54,9 @@ func (f *freestyle) testTerminal(t *testing.T) {
 func (f *freestyle) testQuestions(t *testing.T) {
 	holder := f.create(t, "--slug", "asked")
 	p := f.atTerminal(t, "vm", "create", "--no-ssh", "--snapshot-id", "freestyle/busybox", "--slug", "asked")
-	p.sees("taken by " + holder.ID + ". Take it? [y/N]")
-	p.types("y\r")
-	p.ends(0)
+	p.Sees("taken by " + holder.ID + ". Take it? [y/N]")
+	p.Types("y\r")
+	p.Ends(0)
 	f.ok(t, "vm", "get", "asked").has(t, "running")
 	var got vmRecord
 	f.json(t, &got, "vm", "get", "asked")
@@ -64,23 +64,23 @@ func (f *freestyle) testQuestions(t *testing.T) {
 		t.Error("the slug has not moved")
 	}
 	p = f.atTerminal(t, "vm", "update", holder.ID, "--slug", "asked")
-	p.sees("Take it? [y/N]")
-	p.types("n\r")
-	p.ends(1)
+	p.Sees("Take it? [y/N]")
+	p.Types("n\r")
+	p.Ends(1)
 
 	p = f.atTerminal(t, "vm", "snapshot", "create", "asked")
-	p.sees("Name this snapshot")
-	p.types("by-hand\r")
-	p.ends(0)
+	p.Sees("Name this snapshot")
+	p.Types("by-hand\r")
+	p.Ends(0)
 	f.ok(t, "snapshot", "get", "by-hand").has(t, got.ID)
 	f.ok(t, "snapshot", "delete", "by-hand")
 
 	// A snapshot that is set up by hand.
 	p = f.atTerminal(t, "snapshot", "create", "--base", "freestyle/busybox", "--slug", "hand-made", "--interactive")
-	p.sees("Set this VM up however you like")
-	p.types("echo done=$((5+5)) > /tmp/hand; cat /tmp/hand; exit\r")
-	p.sees("done=10")
-	p.ends(0)
+	p.Sees("Set this VM up however you like")
+	p.Types("echo done=$((5+5)) > /tmp/hand; cat /tmp/hand; exit\r")
+	p.Sees("done=10")
+	p.Ends(0)
 	var made vmRecord
 	f.json(t, &made, "vm", "create", "--no-ssh", "--snapshot-id", "hand-made")
 	f.ok(t, "vm", "exec", made.ID, "--", "cat", "/tmp/hand").has(t, "done=10")
@@ -90,12 +90,10 @@ func (f *freestyle) testQuestions(t *testing.T) {
 	// One that is given up takes its VM with it.
 	before := len(f.vms(t))
 	p = f.atTerminal(t, "snapshot", "create", "--base", "freestyle/busybox", "--script", "/dev/stdin", "--slug", "given-up")
-	p.types("echo going; sleep 1000\r\x04")
-	p.sees("going\r\n")
-	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	p.ends(130)
+	p.Types("echo going; sleep 1000\r\x04")
+	p.Sees("going\r\n")
+	p.Signal(syscall.SIGINT)
+	p.Ends(130)
 	if after := len(f.vms(t)); after != before {
 		t.Errorf("%d VMs, want %d", after, before)
 	}
