@@ -48,7 +48,7 @@ func (f VMFilter) query() url.Values {
 // base image builds it, which takes minutes.
 func (v *VMs) Create(ctx context.Context, r api.CreateVMRequest) (api.VM, error) {
 	if r.Firewall == nil || r.Firewall.Rules == nil {
-		r.Firewall = &api.Firewall{Rules: []any{}}
+		r.Firewall = &api.Firewall{Rules: []api.FirewallRuleRequest{}}
 	}
 	return call[api.VM](ctx, v.c, http.MethodPost, vmsPath, r)
 }

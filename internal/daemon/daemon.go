@@ -16,6 +16,7 @@ import (
 	"github.com/pandovm/pando/internal/file"
 	"github.com/pandovm/pando/internal/httpapi"
 	"github.com/pandovm/pando/internal/image"
+	"github.com/pandovm/pando/internal/network"
 	"github.com/pandovm/pando/internal/node"
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
@@ -107,15 +108,16 @@ func build(ctx context.Context, o Options, key string) (*process, error) {
 	p := &process{background: operation.NewBackground(), node: n, store: s}
 	images := h.imageService(o.Cache, o.Log)
 	shelf := image.NewShelf(images, n, s, time.Now)
+	rules := network.NewService(s, s, time.Now)
 	p.manager = vm.NewManager(vm.Deps{
 		VMs: s, Snapshots: s, Journal: s, Node: n, Now: time.Now, Log: o.Log,
-		Images: shelf,
+		Images: shelf, Rules: rules,
 	})
 	p.handler, err = httpapi.New(httpapi.Config{
 		VMs: p.manager, Snapshots: snapshot.NewService(s, n, shelf.Canonical, p.manager.SnapshotChanged), Images: images, APIKey: key,
 		Commands:   command.NewService(p.manager, n),
 		Status:     api.Status{Status: "ok", Version: o.Version, Accelerator: string(h.qemu.Accel)},
-		Background: p.background, Keys: operation.NewKeys(s, time.Now),
+		Background: p.background, Keys: operation.NewKeys(s, time.Now), Network: rules,
 		Stats: p.manager,
 		Files: file.NewService(p.manager, n.Files()),
 		Now:   time.Now, Log: o.Log,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -126,6 +127,11 @@ func (d decoder) value(path string, raw json.RawMessage, v reflect.Value) error 
 		return decoder{}.object(path+".", raw, v)
 	case reflect.Map:
 		return d.mapping(path, raw, v)
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Struct {
+			return d.list(path, raw, v)
+		}
+		return d.leaf(path, raw, v)
 	default:
 		return d.leaf(path, raw, v)
 	}
@@ -146,6 +152,24 @@ func (d decoder) mapping(path string, raw json.RawMessage, v reflect.Value) erro
 			return err
 		}
 		v.SetMapIndex(reflect.ValueOf(name), elem)
+	}
+	return nil
+}
+
+// list decodes an array of objects, which are closed like all inner ones.
+func (d decoder) list(path string, raw json.RawMessage, v reflect.Value) error {
+	if jsonKind(raw) == "null" {
+		return nil
+	}
+	var items []json.RawMessage
+	if jsonKind(raw) != "array" || json.Unmarshal(raw, &items) != nil {
+		return wrongType(path, "an array", raw)
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
+	for i, item := range items {
+		if err := d.value(fmt.Sprintf("%s[%d]", path, i), item, v.Index(i)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -232,7 +256,8 @@ func fieldsOf(t reflect.Type) map[string]int {
 
 func wrongType(path, want string, raw json.RawMessage) error {
 	got := jsonKind(raw)
-	if got == "number" {
+	// What stands in a transform is secret.
+	if got == "number" && !strings.Contains(path, "transform[") {
 		got = "the number " + clip(string(raw))
 	}
 	return fault.BadField(clip(path), "expected %s, got %s", want, got).Hint("send %s", want)

@@ -172,7 +172,7 @@ func TestCreateVMRefuses(t *testing.T) {
 		`{}`:                               "firewall",
 		`{"firewall":null}`:                "firewall",
 		`{"Firewall":{"rules":[]}}`:        "firewall",
-		`{"firewall":{"rules":[{"a":1}]}}`: "firewall.rules",
+		`{"firewall":{"rules":[{"a":1}]}}`: "firewall.rules[0].a",
 		`{"firewall":{"rules":{}}}`:        "firewall.rules",
 		`{"firewall":{"rule":[]}}`:         "firewall.rule",
 		`{"firewall":[]}`:                  "firewall",
@@ -186,8 +186,8 @@ func TestCreateVMRefuses(t *testing.T) {
 		`{"firewall":{},"placement":{"affinity":[]}}`:                   "placement.affinity",
 		`{"firewall":{},"vpcs":[{"vpcId":"v"}]}`:                        "vpcs",
 		`{"firewall":{},"networks":[{}]}`:                               "networks",
-		`{"firewall":{},"placement":{"antiAffinity":[{"topology":1}]}}`: "placement.antiAffinity",
-		`{"firewall":{},"tls":{"rules":[{}]}}`:                          "tls",
+		`{"firewall":{},"placement":{"antiAffinity":[{"topology":1}]}}`: "placement.antiAffinity[0].topology",
+		`{"firewall":{},"tls":{"rules":[{}]}}`:                          "tls.rules[0].action",
 		`{"firewall":{},"slug":7}`:                                      "slug",
 		`{"firewall":{},"metadata":{"a":null}}`:                         "metadata.a",
 		`{"firewall":{},"metadata":{"a":1}}`:                            "metadata.a",
@@ -196,7 +196,7 @@ func TestCreateVMRefuses(t *testing.T) {
 	} {
 		l.send("POST", "/v5/vms", body).failed(400, api.CodeBadRequest, field)
 	}
-	e := l.send("POST", "/v5/vms", `{"firewall":{},"tls":{"rules":[{}]}}`).failed(400, api.CodeBadRequest, "tls")
+	e := l.send("POST", "/v5/vms", `{"firewall":{},"vpcs":[{}]}`).failed(400, api.CodeBadRequest, "vpcs")
 	if !strings.Contains(e.Message, "not supported by this version") {
 		t.Errorf("got %q", e.Message)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/command"
+	"github.com/pandovm/pando/internal/network"
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/vm"
@@ -71,6 +72,8 @@ type Config struct {
 	APIKey string
 	// Status is the answer of GET /status.
 	Status api.Status
+	// Network holds the rules of the network.
+	Network *network.Service
 	// Background and Keys keep what outlives the connection of a request.
 	Background *operation.Background
 	Keys       *operation.Keys
@@ -90,6 +93,7 @@ type server struct {
 	keyDigest  [sha256.Size]byte
 	status     api.Status
 	limits     []api.Limit
+	network    *network.Service
 	background *operation.Background
 	keys       *operation.Keys
 	now        func() time.Time
@@ -104,7 +108,8 @@ func New(c Config) (http.Handler, error) {
 		return nil, errors.New("build http api: the api key is empty")
 	}
 	s := &server{
-		vms: c.VMs, snapshots: c.Snapshots, images: c.Images, commands: c.Commands, status: c.Status, limits: c.Limits, background: c.Background, keys: c.Keys,
+		vms: c.VMs, snapshots: c.Snapshots, images: c.Images, commands: c.Commands, status: c.Status, limits: c.Limits, network: c.Network,
+		background: c.Background, keys: c.Keys,
 		stats:     c.Stats,
 		files:     c.Files,
 		keyDigest: sha256.Sum256([]byte(c.APIKey)), now: c.Now, log: c.Log, mux: http.NewServeMux(),

@@ -24,6 +24,7 @@ import (
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/file"
 	"github.com/pandovm/pando/internal/httpapi"
+	"github.com/pandovm/pando/internal/network"
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/store"
@@ -255,6 +256,7 @@ func newHandlerOn(tb testing.TB, l *lab, records *store.Store) http.Handler {
 	h, err := httpapi.New(httpapi.Config{
 		Stats:      fakeStats{},
 		Files:      file.NewService(noVMs{}, nil),
+		Network:    network.NewService(records, records, moment),
 		Background: background, Keys: operation.NewKeys(records, moment),
 		VMs: l.vms, Snapshots: l.snapshots, Images: l.images, Commands: l.commands, APIKey: key,
 		Status: api.Status{Status: "ok", Version: "1.2.3", Accelerator: "tcg"},

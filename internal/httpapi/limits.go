@@ -9,6 +9,7 @@ import (
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/field"
+	"github.com/pandovm/pando/internal/network"
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/vm"
 )
@@ -38,6 +39,11 @@ func Limits() []api.Limit {
 		period("idempotency.keep", operation.DefaultKeepKey, "", "Time for which an Idempotency-Key stands for its answer."),
 		characters("idempotency.key", operation.MaxKeyLength, api.CodeBadRequest, "An Idempotency-Key."),
 		bytesLimit("idempotency.answer", operation.MaxKeptAnswer, "", "An answer kept for an Idempotency-Key; a larger one is made anew from what exists."),
+		number("firewall.rules", network.MaxFirewallRules, api.CodeConflict, "Firewall rules of all VMs."),
+		number("tls.rules", network.MaxTLSRules, api.CodeConflict, "TLS rules of all VMs."),
+		characters("rule.description", network.MaxDescription, api.CodeBadRequest, "Description of a rule."),
+		number("tls.patch.operations", network.MaxPatchOperations, api.CodeBadRequest, "Operations in the JSON patch of a TLS rule."),
+		bytesLimit("tls.patch.size", network.MaxPatchBytes, api.CodeBadRequest, "The JSON patch of a TLS rule."),
 		bytesLimit("exec.command", command.MaxCommandBytes, api.CodeBadRequest, "Text of a command."),
 		bytesLimit("exec.stdin", command.MaxStdinBytes, api.CodeBadRequest, "Input of a command, decoded."),
 		bytesLimit("exec.output", command.MaxOutputBytes, "", "Each of stdout and stderr in an answer; more is cut off and marked."),

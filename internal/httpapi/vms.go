@@ -14,7 +14,8 @@ func (s *server) vmRoutes() []route {
 			Method: "POST", Path: "/v5/vms", ID: "createVM", Status: 201,
 			Summary: "Create a VM from a snapshot or a base image.",
 			Description: "Answers once the guest has confirmed its clock, entropy and identity. " +
-				"A VM made from a snapshot goes on with the processes that ran in it.",
+				"A VM made from a snapshot goes on with the processes that ran in it. " +
+				"The firewall block is required, and nothing is allowed that it does not say. " + notEnforced,
 			Lenient: true, Unsupported: unsupportedInCreate(),
 			Errors: []api.Code{api.CodeBadRequest, api.CodeNotFound, api.CodeConflict, api.CodeVMNonResponsive, api.CodeUnavailable},
 		}, s.createVM, s.findCreated),
@@ -47,7 +48,7 @@ func (s *server) vmRoutes() []route {
 // version cannot give.
 func unsupportedInCreate() []string {
 	return []string{
-		"vpcs", "networks", "tls",
+		"vpcs", "networks",
 	}
 }
 
@@ -71,21 +72,36 @@ func (s *server) createVM(ctx context.Context, c call[api.CreateVMRequest]) (api
 	if b.Firewall == nil {
 		return api.VM{}, fault.BadField("firewall", "is required").Hint(`send "firewall": {"rules": []}`)
 	}
-	if len(b.Firewall.Rules) > 0 {
-		return api.VM{}, fault.BadField("firewall.rules", "are not supported by this version, whose VMs have no network").
-			Hint("send an empty list")
+	plan, err := s.network.Plan(ctx, b.Firewall.Rules, tlsRules(b))
+	if err != nil {
+		return api.VM{}, err
 	}
-	v, err := s.vms.Create(ctx, vm.CreateParams{
+	p := vm.CreateParams{
 		SnapshotRef: orZero(b.SnapshotID), Slug: orZero(b.Slug), DisplayName: orZero(b.DisplayName),
 		Metadata: b.Metadata, Identity: b.Identity, Seed: c.seed,
 		ReassignSlug:     orZero(b.ReassignSlug),
 		Timers:           vm.TimerChanges{Idle: b.IdleTimeoutSeconds, AutoDelete: b.AutoDeleteSeconds, TTL: b.TTLSeconds, MaxRun: b.MaxRunSeconds, MaxRunTotal: b.MaxRunTotalSeconds},
 		AutomaticRestart: b.AutomaticRestart, Placement: placementRules(b.Placement),
-	})
+	}
+	if len(plan.Firewall)+len(plan.TLS) > 0 {
+		p.Attach = plan.Attach
+	}
+	v, err := s.vms.Create(ctx, p)
 	if err != nil {
 		return api.VM{}, err
 	}
-	return s.viewVM(ctx, v)
+	out, err := s.viewVM(ctx, v)
+	if err != nil {
+		return api.VM{}, err
+	}
+	return s.withRules(ctx, out, plan.Firewall, plan.TLS)
+}
+
+func tlsRules(b api.CreateVMRequest) []api.TLSRuleRequest {
+	if b.TLS == nil {
+		return nil
+	}
+	return b.TLS.Rules
 }
 
 // findCreated returns the VM of a daemon that was killed before it could answer.
@@ -97,7 +113,15 @@ func (s *server) findCreated(ctx context.Context, c call[api.CreateVMRequest]) (
 	if err != nil {
 		return api.VM{}, false, err
 	}
+	firewall, tls, err := s.network.RulesOf(ctx, v.ID)
+	if err != nil {
+		return api.VM{}, false, err
+	}
 	out, err := s.viewVM(ctx, v)
+	if err != nil {
+		return api.VM{}, false, err
+	}
+	out, err = s.withRules(ctx, out, firewall, tls)
 	return out, err == nil, err
 }
 

@@ -316,7 +316,7 @@ func (l *Lab) Create(image string) api.VM {
 // CreateWith makes a VM as asked, with no firewall rules.
 func (l *Lab) CreateWith(r api.CreateVMRequest) api.VM {
 	l.tb.Helper()
-	r.Firewall = &api.Firewall{Rules: []any{}}
+	r.Firewall = &api.Firewall{Rules: []api.FirewallRuleRequest{}}
 	v, err := l.Client.VMs.Create(l.tb.Context(), r)
 	if err != nil {
 		l.tb.Fatal(err)

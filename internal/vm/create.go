@@ -29,6 +29,9 @@ type CreateParams struct {
 	Identity api.Identity
 	// Seed is where the VM's id comes from; empty means a random one.
 	Seed string
+	// Attach, if set, adds what belongs to the VM once it has a record and before
+	// it runs. If it fails, the VM is not made.
+	Attach func(ctx context.Context, id string) error
 }
 
 func (p CreateParams) check() error {
@@ -56,6 +59,11 @@ func (m *Manager) Create(ctx context.Context, p CreateParams) (VM, error) {
 		return VM{}, err
 	}
 	defer release()
+	if p.Attach != nil {
+		if err := p.Attach(ctx, v.ID); err != nil {
+			return VM{}, m.discard(ctx, v.ID, err)
+		}
+	}
 	defer m.rearm(ctx, v.ID)
 	// Before it is used, so that a timer does not delete it meanwhile.
 	m.touch(ctx, s.ID)

@@ -71,6 +71,9 @@ func (m *Manager) fork(ctx context.Context, source VM, p ForkParams) (ForkOutcom
 	if err := m.insertAll(ctx, children); err != nil {
 		return ForkOutcome{}, err
 	}
+	if err := m.copyRules(ctx, source, children); err != nil {
+		return ForkOutcome{}, errors.Join(err, m.dropAll(ctx, children))
+	}
 	order := Fork{VMID: source.ID, Identity: p.Identity}
 	for _, c := range children {
 		order.Children = append(order.Children, ForkChild{VMID: c.ID, Generation: c.Generation, Hostname: hostname(c.Slug, c.ID)})
@@ -157,6 +160,21 @@ func (m *Manager) children(source VM, p ForkParams) []VM {
 		}
 	}
 	return children
+}
+
+// copyRules gives the children the rules of their source, which go with them.
+func (m *Manager) copyRules(ctx context.Context, source VM, children []VM) error {
+	if m.rules == nil {
+		return nil
+	}
+	ids := make([]string, len(children))
+	for i, c := range children {
+		ids[i] = c.ID
+	}
+	if err := m.rules.CopyRules(ctx, source.ID, ids); err != nil {
+		return fmt.Errorf("copy rules of vm %s: %w", source.ID, err)
+	}
+	return nil
 }
 
 // insertAll records all children or none.

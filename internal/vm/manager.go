@@ -19,6 +19,7 @@ type Manager struct {
 	journal   Journal
 	node      Node
 	images    Images
+	rules     Rules
 	now       func() time.Time
 	log       *slog.Logger
 
@@ -39,6 +40,8 @@ type Deps struct {
 	Journal   Journal
 	Node      Node
 	Images    Images
+	// Rules are the rules that name VMs; nil means that there are none.
+	Rules Rules
 	Now       func() time.Time
 	// Alarm is the clock's bell; nil means the system's. It goes with Now.
 	Alarm Alarm
@@ -51,7 +54,7 @@ func NewManager(d Deps) *Manager {
 		d.Alarm = systemAlarm
 	}
 	return &Manager{
-		vms: d.VMs, snapshots: d.Snapshots, journal: d.Journal, node: d.Node, images: d.Images,
+		vms: d.VMs, snapshots: d.Snapshots, journal: d.Journal, node: d.Node, images: d.Images, rules: d.Rules,
 		now: d.Now, log: d.Log, agenda: newAgenda(), alarm: d.Alarm, begun: d.Now(),
 	}
 }

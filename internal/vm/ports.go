@@ -242,6 +242,13 @@ type Journal interface {
 	OpenIntents(ctx context.Context) ([]Intent, error)
 }
 
+// Rules are what other parts keep about VMs by their ids. They go when a VM's
+// record does.
+type Rules interface {
+	// CopyRules gives each VM in to its own copy of the rules that name from.
+	CopyRules(ctx context.Context, from string, to []string) error
+}
+
 // Images resolves names of base images to snapshots that the node holds.
 type Images interface {
 	// Resolve builds the image if it is not in the cache, brings it to the node

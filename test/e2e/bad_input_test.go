@@ -22,7 +22,7 @@ func TestBadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	create := func(change func(*api.CreateVMRequest)) error {
-		r := api.CreateVMRequest{SnapshotID: new(testlab.Busybox), Firewall: &api.Firewall{Rules: []any{}}}
+		r := api.CreateVMRequest{SnapshotID: new(testlab.Busybox), Firewall: &api.Firewall{Rules: []api.FirewallRuleRequest{}}}
 		change(&r)
 		_, err := l.Client.VMs.Create(ctx, r)
 		return err

@@ -6,6 +6,7 @@ import (
 	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/field"
 	"github.com/pandovm/pando/internal/httpapi"
+	"github.com/pandovm/pando/internal/network"
 	"github.com/pandovm/pando/internal/vm"
 )
 
@@ -40,10 +41,14 @@ func limits() map[string]schema {
 		"CreateVMRequest.Slug": slug, "CreateVMRequest.DisplayName": name, "CreateVMRequest.Metadata": metadata,
 		"ForkVMRequest.Slug": slug, "ForkVMRequest.DisplayName": name, "ForkVMRequest.Metadata": metadata,
 		"CreateSnapshotRequest.Slug": slug, "CreateSnapshotRequest.DisplayName": name,
-		"ForkVMRequest.Count": {"minimum": 1, "maximum": vm.MaxForkChildren, "default": 1},
-		"Firewall.Rules":      {"maxItems": 0},
-		// The one field that a request must have and that is an object.
-		"CreateVMRequest.Firewall": {"anyOf": nil, "$ref": "#/components/schemas/Firewall"},
+		"FirewallRuleRequest.Description": {"maxLength": network.MaxDescription}, "TLSRuleRequest.Description": {"maxLength": network.MaxDescription},
+		"FirewallEndpoint.Port": {"minimum": 1, "maximum": 65535}, "TLSEndpoint.Port": {"minimum": 1, "maximum": 65535},
+		"FirewallRuleRequest.Source": object("FirewallEndpoint"), "FirewallRuleRequest.Destination": object("FirewallEndpoint"),
+		"TLSRuleRequest.Source": object("TLSEndpoint"), "TLSRuleRequest.Destination": object("TLSEndpoint"),
+		"TLSObjectStore.Credentials": object("TLSObjectStoreCredentials"), "TLSObjectStore.Scope": object("TLSObjectStoreScope"),
+		"TLSTransform.JSONPatch":   {"maxItems": network.MaxPatchOperations},
+		"ForkVMRequest.Count":      {"minimum": 1, "maximum": vm.MaxForkChildren, "default": 1},
+		"CreateVMRequest.Firewall": object("Firewall"),
 		"ExecRequest.Command":      text, "StartExecRequest.Command": text,
 		"ExecRequest.Env": env, "StartExecRequest.Env": env,
 		"ExecRequest.Stdin": stdin, "StartExecRequest.Stdin": stdin,
@@ -54,6 +59,10 @@ func limits() map[string]schema {
 		"ExecEvent.Data":             {"type": "string", "contentEncoding": "base64"},
 	}
 }
+
+// object is a field that a request must have and that is an object: Go has a
+// pointer there, to tell an empty object from none.
+func object(name string) schema { return schema{"anyOf": nil, "$ref": "#/components/schemas/" + name} }
 
 // overview is all limits in one place, for people and for clients that want to
 // know them before they ask.
