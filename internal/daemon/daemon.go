@@ -21,6 +21,7 @@ import (
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/snapshot"
 	"github.com/pandovm/pando/internal/store"
+	"github.com/pandovm/pando/internal/terminal"
 	"github.com/pandovm/pando/internal/vm"
 )
 
@@ -86,6 +87,7 @@ type process struct {
 	node       *node.Node
 	store      *store.Store
 	manager    *vm.Manager
+	terminals  *terminal.Service
 	handler    http.Handler
 	watching   context.CancelFunc
 	watched    chan struct{}
@@ -113,9 +115,10 @@ func build(ctx context.Context, o Options, key string) (*process, error) {
 		VMs: s, Snapshots: s, Journal: s, Node: n, Now: time.Now, Log: o.Log,
 		Images: shelf, Rules: rules,
 	})
+	p.terminals = terminal.NewService(p.manager, n)
 	p.handler, err = httpapi.New(httpapi.Config{
 		VMs: p.manager, Snapshots: snapshot.NewService(s, n, shelf.Canonical, p.manager.SnapshotChanged), Images: images, APIKey: key,
-		Commands:   command.NewService(p.manager, n),
+		Commands: command.NewService(p.manager, n), Terminals: p.terminals,
 		Status:     api.Status{Status: "ok", Version: o.Version, Accelerator: string(h.qemu.Accel)},
 		Background: p.background, Keys: operation.NewKeys(s, time.Now), Network: rules,
 		Stats: p.manager,
@@ -151,7 +154,7 @@ func (p *process) watch(ctx context.Context) {
 func (p *process) close(ctx context.Context, stopVMs bool) error {
 	grace, cancel := context.WithTimeout(ctx, backgroundGrace)
 	defer cancel()
-	err := p.background.Close(grace)
+	err := errors.Join(p.terminals.Close(grace), p.background.Close(grace))
 	if stopVMs {
 		err = errors.Join(err, p.manager.StopAll(ctx))
 	}

@@ -68,6 +68,7 @@ type Config struct {
 	Stats     Stats
 	Files     Files
 	Commands  Commands
+	Terminals Terminals
 	// APIKey is the key that every route except /status and /openapi.json asks for.
 	APIKey string
 	// Status is the answer of GET /status.
@@ -90,6 +91,7 @@ type server struct {
 	stats      Stats
 	files      Files
 	commands   Commands
+	terminals  Terminals
 	keyDigest  [sha256.Size]byte
 	status     api.Status
 	limits     []api.Limit
@@ -112,6 +114,7 @@ func New(c Config) (http.Handler, error) {
 		background: c.Background, keys: c.Keys,
 		stats:     c.Stats,
 		files:     c.Files,
+		terminals: c.Terminals,
 		keyDigest: sha256.Sum256([]byte(c.APIKey)), now: c.Now, log: c.Log, mux: http.NewServeMux(),
 	}
 	s.mount(s.routes())

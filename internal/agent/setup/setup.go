@@ -8,6 +8,7 @@ import (
 	"github.com/pandovm/pando/internal/agent/files"
 	"github.com/pandovm/pando/internal/agent/http2"
 	"github.com/pandovm/pando/internal/agent/process"
+	"github.com/pandovm/pando/internal/agent/terminal"
 	"github.com/pandovm/pando/internal/link"
 )
 
@@ -23,6 +24,7 @@ type Parts struct {
 
 // Handlers returns the services by the paths that they answer.
 func Handlers(p Parts) map[string]http2.Handler {
+	terminals := terminal.NewService(p.Spawner, p.Accounts)
 	commands := command.New(p.Spawner, p.Accounts, p.Commands)
 	return map[string]http2.Handler{
 		link.PathExec:      commands.Exec,
@@ -36,5 +38,10 @@ func Handlers(p Parts) map[string]http2.Handler {
 		link.PathProcesses: commands.Processes,
 		link.PathKill:      commands.Kill,
 		link.PathFiles:     files.New(p.Accounts).Serve,
+
+		link.PathTerminalOpen:   terminals.Open,
+		link.PathTerminalAttach: terminals.Attach,
+		link.PathTerminalList:   terminals.List,
+		link.PathTerminalClose:  terminals.Close,
 	}
 }

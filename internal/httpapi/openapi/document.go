@@ -43,6 +43,7 @@ func Document(ops []httpapi.Operation, c *Comments) ([]byte, error) {
 	}
 	s.of(reflect.TypeFor[api.Error]())
 	s.of(reflect.TypeFor[api.BackgroundRequest]())
+	s.of(reflect.TypeFor[api.PTYFrame]())
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -142,6 +143,12 @@ func parameters(op httpapi.Operation) []any {
 		list = append(list, map[string]any{
 			"name": "id", "in": "path", "required": true, "schema": schema{"type": "string"},
 			"description": "An id or a slug, escaped to one path segment.",
+		})
+	}
+	if strings.Contains(op.Path, "{sub}") {
+		list = append(list, map[string]any{
+			"name": "sub", "in": "path", "required": true, "schema": schema{"type": "string"},
+			"description": "An id or a name within the object, escaped to one path segment.",
 		})
 	}
 	for _, p := range op.Query {
