@@ -113,7 +113,7 @@ func parts(b []byte) []string {
 // misses nor repeats anything.
 func TestSnapshotIsTheState(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3000) {
+	for seed := range uint64(800) {
 		r := program{rand.New(rand.NewPCG(seed, 1))}
 		cols, rows := 1+r.IntN(20), 1+r.IntN(8)
 		p := pair{t: t, what: fmt.Sprintf("seed %d, %d x %d", seed, cols, rows), state: newScreen(cols, rows)}
@@ -135,7 +135,7 @@ func TestSnapshotIsTheState(t *testing.T) {
 // However the output is cut, the state is the same.
 func TestCuts(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(500) {
+	for seed := range uint64(200) {
 		r := program{rand.New(rand.NewPCG(seed, 2))}
 		out := r.output(150)
 		whole, pieces := newScreen(20, 6), newScreen(20, 6)
@@ -155,7 +155,7 @@ func TestCuts(t *testing.T) {
 // After a change of size a redraw brings a viewer of that size into the state.
 func TestRedrawIsTheState(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(2000) {
+	for seed := range uint64(600) {
 		r := program{rand.New(rand.NewPCG(seed, 3))}
 		p := pair{t: t, what: fmt.Sprintf("seed %d", seed), state: newScreen(12, 5), shown: newScreen(12, 5)}
 		for range 5 {
