@@ -39,9 +39,9 @@ bench: setup build images ## Measure create, fork, resume and memory; print p50 
 setup: ## Install the packages that are missing (apt)
 	@scripts/setup.sh
 
-.PHONY: compat-client
-compat-client: ## Install the reference client, pinned, into the cache (npm)
-	@scripts/setup.sh compat
+.PHONY: test-tools
+test-tools: ## Install what the tests run: shells, manual readers, the reference client (apt, npm)
+	@scripts/setup.sh test
 	@scripts/compat.sh
 
 .PHONY: build
@@ -66,6 +66,10 @@ $(AGENT): bin/pando-agent
 bin/pando: $(COWRAM) $(AGENT) $(SOURCES)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/pando
 
+.PHONY: man
+man: build ## Write the manual pages to build/man/man1
+	bin/pando man build/man/man1
+
 .PHONY: clean
 clean: ## Remove what the build made (not the image cache)
 	rm -rf bin build $(AGENT)
@@ -74,23 +78,23 @@ clean: ## Remove what the build made (not the image cache)
 ##@ Test
 
 .PHONY: test
-test: setup build images compat-client race vm-test ## Everything: set up, build, unit tests with the race detector, tests with real VMs
+test: setup build images test-tools race vm-test ## Everything: set up, build, unit tests with the race detector, tests with real VMs
 
 .PHONY: race
 race: $(COWRAM) $(AGENT) ## Unit tests with the race detector
 	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v '^github.com/pandovm/pando/test/')
 
 .PHONY: vm-test
-vm-test: build images compat-client ## Tests with real VMs
+vm-test: build images test-tools ## Tests with real VMs
 	$(GO) test -count=1 -p 1 -timeout 30m ./test/...
 
 .PHONY: compat
-compat: build images compat-client ## The reference client, SDK and command line, against a real daemon
+compat: build images test-tools ## The reference client, SDK and command line, against a real daemon
 	$(GO) test -count=1 -timeout 30m ./test/compat
 
 .PHONY: compat-latest
 compat-latest: build images ## The same with the newest published client: reports, never fails
-	@scripts/setup.sh compat
+	@scripts/setup.sh test
 	-@scripts/compat.sh latest
 	-PANDO_COMPAT=latest $(GO) test -count=1 -timeout 30m ./test/compat
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian or Ubuntu packages that building, testing and running
-# Pando need, those that are missing only; with the argument "compat" also what
-# the reference client in test/compat needs. It asks no server when all are there.
+# Pando need, those that are missing only; with the argument "test" also what
+# test/compat and test/shell run. It asks no server when all are there.
 set -euo pipefail
 
 # What is needed, as package:proof. The proof is a command, or a file if it
@@ -23,9 +23,14 @@ readonly NEEDS=(
 	shellcheck:shellcheck
 )
 
-readonly COMPAT_NEEDS=(
+readonly TEST_NEEDS=(
 	nodejs:node
 	npm:npm
+	bash-completion:/usr/share/bash-completion/bash_completion
+	zsh:zsh
+	fish:fish
+	man-db:man
+	mandoc:mandoc
 )
 
 # The first Go that can fetch the toolchain that go.mod asks for.
@@ -66,7 +71,7 @@ node_works() {
 # missing prints the packages whose proof is not there, one a line.
 missing() {
 	local need needs=("${NEEDS[@]}")
-	[ "$1" != compat ] || needs+=("${COMPAT_NEEDS[@]}")
+	[ "$1" != test ] || needs+=("${TEST_NEEDS[@]}")
 	for need in "${needs[@]}"; do
 		present "${need#*:}" || printf '%s\n' "${need%%:*}"
 	done
@@ -132,7 +137,7 @@ main() {
 # tools_work ends with an error if the distribution's tools are too old.
 tools_work() {
 	go_works || die "Go is missing or older than $OLDEST_GO; install Go and put it on PATH"
-	[ "$1" != compat ] || node_works ||
+	[ "$1" != test ] || node_works ||
 		die "Node.js is missing or older than $OLDEST_NODE; install Node.js with npm and put it on PATH (Debian 13 has it)"
 }
 

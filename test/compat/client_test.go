@@ -22,7 +22,7 @@ func client(t *testing.T) string {
 	}
 	dir := filepath.Join(cache, "compat", cmp.Or(os.Getenv("PANDO_COMPAT"), "pinned"))
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", "freestyle", "package.json")); err != nil {
-		t.Fatalf("the reference client is not installed; run make compat-client: %v", err)
+		t.Fatalf("the reference client is not installed; run make test-tools: %v", err)
 	}
 	return dir
 }
