@@ -180,10 +180,12 @@ const (
 // Terminate ends the process with everything that it started: its session, and
 // what descends from that. It asks with TERM first, and reaps the process.
 func (p *Process) Terminate() {
-	// Until it is reaped, its number names its session.
+	// Until it is reaped, its number names its session. Who descends from it must
+	// be known before the first of them dies.
 	seen := map[int]int64{}
+	members := family(p.PID, seen)
 	_ = syscall.Kill(-p.PID, syscall.SIGTERM)
-	signalAll(outsiders(family(p.PID, seen), p.PID), syscall.SIGTERM)
+	signalAll(outsiders(members, p.PID), syscall.SIGTERM)
 	deadline := time.Now().Add(killGrace)
 	p.Await(killGrace)
 	p.awaitFamily(seen, deadline)
@@ -201,7 +203,6 @@ func (p *Process) Terminate() {
 // KillFamily kills the process with everything that it started, and does not
 // reap it.
 func (p *Process) KillFamily() {
-	_ = syscall.Kill(-p.PID, syscall.SIGKILL)
 	p.killFamily(map[int]int64{})
 }
 

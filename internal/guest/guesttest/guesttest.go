@@ -50,6 +50,12 @@ func WithAccounts(t testing.TB, passwd, group string) Option {
 	return func(p *setup.Parts) { p.Accounts.Dir = dir }
 }
 
+// WithCommands keeps commands' records and output in a folder that other guests
+// may continue.
+func WithCommands(dir string) Option {
+	return func(p *setup.Parts) { p.Commands = dir }
+}
+
 // Start starts an agent. It is stopped when the test ends.
 func Start(t testing.TB, options ...Option) *Guest {
 	t.Helper()
