@@ -23,7 +23,7 @@ func execRequest(t *testing.T, stdin string, args ...string) api.ExecRequest {
 	var body string
 	l := newLab(t, record(t, &body, reply(t, http.StatusOK, api.ExecResponse{StatusCode: new(0)})))
 	l.in = stdin
-	if code := l.run(t.Context(), append([]string{"vm", "exec"}, args...)...); code != 0 {
+	if code := l.run(t.Context(), append([]string{"vm", "exec", "--json"}, args...)...); code != 0 {
 		t.Fatalf("exit %d: %s", code, l.err.String())
 	}
 	var r api.ExecRequest
@@ -88,8 +88,8 @@ func TestExecStdinLimit(t *testing.T) {
 	}
 	l := newLab(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the daemon was called") }))
 	l.in = full + "y"
-	code := l.run(t.Context(), "vm", "exec", "web", "cat")
-	if code != 1 || !strings.Contains(l.err.String(), "standard input is longer than 1 MiB") || !strings.Contains(l.err.String(), "fix: ") {
+	code := l.run(t.Context(), "vm", "exec", "--json", "web", "cat")
+	if code != 1 || !strings.Contains(l.err.String(), "standard input is longer than 1 MiB") {
 		t.Errorf("exit %d, stderr %q", code, l.err.String())
 	}
 }
@@ -99,7 +99,7 @@ func TestExecLeavesTheTerminalAlone(t *testing.T) {
 	var body string
 	l := newLab(t, record(t, &body, reply(t, http.StatusOK, api.ExecResponse{StatusCode: new(0)})))
 	l.IO = &cli.IOStreams{In: failingReader{t}, Out: &l.out, Err: &l.err, InTerminal: true}
-	if code := l.run(t.Context(), "vm", "exec", "web", "true"); code != 0 {
+	if code := l.run(t.Context(), "vm", "exec", "--json", "web", "true"); code != 0 {
 		t.Fatalf("exit %d: %s", code, l.err.String())
 	}
 	if strings.Contains(body, "stdin") {
@@ -124,21 +124,27 @@ func TestExecExitCodes(t *testing.T) {
 		"success":            {api.ExecResponse{StatusCode: new(0)}, 0, ""},
 		"its own":            {api.ExecResponse{StatusCode: new(77)}, 77, ""},
 		"largest":            {api.ExecResponse{StatusCode: new(255)}, 255, ""},
-		"timeout":            {api.ExecResponse{TimedOut: true}, 124, "ran longer than 30s"},
-		"timeout by null":    {api.ExecResponse{}, 124, "ran longer than 30s"},
-		"timeout and a code": {api.ExecResponse{TimedOut: true, StatusCode: new(0)}, 124, "ran longer than 30s"},
+		"timeout":            {api.ExecResponse{TimedOut: true}, 124, "its time was up"},
+		"timeout by null":    {api.ExecResponse{}, 124, "its time was up"},
+		"timeout and a code": {api.ExecResponse{TimedOut: true, StatusCode: new(0)}, 124, "its time was up"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, args := range [][]string{{"vm", "exec", "web", "x"}, {"vm", "exec", "web", "--json", "x"}} {
-				l := newLab(t, reply(t, http.StatusOK, tt.answer))
-				if code := l.run(t.Context(), args...); code != tt.code {
-					t.Errorf("%v: exit %d, want %d", args, code, tt.code)
-				}
-				if len(args) == 4 && !strings.Contains(l.err.String(), tt.stderr) {
-					t.Errorf("stderr = %q, want %q in it", l.err.String(), tt.stderr)
-				}
+			l := newLab(t, reply(t, http.StatusOK, tt.answer))
+			if code := l.run(t.Context(), "vm", "exec", "web", "--json", "x"); code != tt.code {
+				t.Errorf("exit %d, want %d", code, tt.code)
+			}
+			end := api.Exec{State: api.ExecExited, StatusCode: tt.answer.StatusCode, TimedOut: tt.answer.TimedOut || tt.answer.StatusCode == nil}
+			if end.TimedOut {
+				end.StatusCode = nil
+			}
+			l = newLab(t, execDaemon(t, end))
+			if code := l.run(t.Context(), "vm", "exec", "web", "x"); code != tt.code {
+				t.Errorf("streamed: exit %d, want %d", code, tt.code)
+			}
+			if !strings.Contains(l.err.String(), tt.stderr) {
+				t.Errorf("stderr = %q, want %q in it", l.err.String(), tt.stderr)
 			}
 		})
 	}
@@ -146,14 +152,89 @@ func TestExecExitCodes(t *testing.T) {
 
 func TestExecPassesBytesThrough(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, reply(t, http.StatusOK, api.ExecResponse{Stdout: "no newline\x1b[1m", Stderr: "err", StatusCode: new(0)}))
+	l := newLab(t, execDaemon(
+		t, api.Exec{State: api.ExecExited, StatusCode: new(0)},
+		api.ExecEvent{Stream: api.StreamStdout, Text: "no newline\x1b[1m"}, api.ExecEvent{Stream: api.StreamStderr, Data: []byte("err\xff")},
+	))
 	if code := l.run(t.Context(), "vm", "exec", "web", "x"); code != 0 {
 		t.Fatalf("exit %d", code)
 	}
-	if l.out.String() != "no newline\x1b[1m" || l.err.String() != "err" {
+	if l.out.String() != "no newline\x1b[1m" || l.err.String() != "err\xff" {
 		t.Errorf("stdout %q, stderr %q", l.out.String(), l.err.String())
 	}
 }
+
+// execDaemon streams a command that prints and ends as said, and takes input and
+// signals; a signal ends it.
+func execDaemon(t *testing.T, end api.Exec, output ...api.ExecEvent) http.Handler {
+	t.Helper()
+	const id = "exec-7c9e6679-7425-40de-944b-e07fc1f90ae7"
+	end.ID, end.StartedAt = id, moment()
+	running := api.Exec{ID: id, State: api.ExecRunning, StdinOpen: true, StartedAt: moment()}
+	signalled := make(chan string, 1)
+	mux := http.NewServeMux()
+	stream := func(w http.ResponseWriter, r *http.Request) {
+		enc := json.NewEncoder(w)
+		events := []api.ExecEvent{{Type: api.EventExec, Exec: &running}}
+		for i, e := range output {
+			e.Type, e.Seq = api.EventOutput, int64(i+1)
+			events = append(events, e)
+		}
+		for _, e := range events {
+			if err := enc.Encode(e); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		last := end
+		if end.State == api.ExecRunning {
+			select {
+			case <-signalled:
+			case <-r.Context().Done():
+				return
+			}
+			last.State, last.StatusCode = api.ExecExited, new(130)
+		}
+		if err := enc.Encode(api.ExecEvent{Type: api.EventExec, Exec: &last}); err != nil {
+			t.Error(err)
+		}
+	}
+	mux.HandleFunc("POST /v5/vms/web/exec", stream)
+	mux.HandleFunc("GET /v5/vms/web/exec/"+id+"/output", stream)
+	mux.HandleFunc("POST /v5/vms/web/exec/"+id+"/stdin", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		reply(t, http.StatusOK, running)(w, r)
+	})
+	mux.HandleFunc("POST /v5/vms/web/exec/"+id+"/signal", func(w http.ResponseWriter, r *http.Request) {
+		var s api.SignalRequest
+		if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+			t.Error(err)
+		}
+		signalled <- s.Signal
+		reply(t, http.StatusOK, running)(w, r)
+	})
+	return mux
+}
+
+// An interrupt is the command's, whose end is then waited for.
+func TestInterruptIsPassedOn(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, execDaemon(t, api.Exec{State: api.ExecRunning}, api.ExecEvent{Stream: api.StreamStdout, Text: "x"}))
+	ctx, cancel := context.WithCancel(t.Context())
+	l.IO = &cli.IOStreams{In: strings.NewReader(""), Out: writerFunc(func(p []byte) (int, error) {
+		cancel()
+		return len(p), nil
+	}), Err: &l.err}
+	if code := l.run(ctx, "vm", "exec", "web", "sleep 100"); code != 130 {
+		t.Errorf("exit %d: %s", code, l.err.String())
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // What the shell gets must come out of it as the arguments that went in.
 func TestQuotingSurvivesTheShell(t *testing.T) {
@@ -197,7 +278,7 @@ func TestInterruptWhileReadingStdin(t *testing.T) {
 		_, _ = feed.Write([]byte("x")) // returns once the command reads
 		cancel()
 	}()
-	if code := l.run(ctx, "vm", "exec", "web", "cat"); code != 130 {
+	if code := l.run(ctx, "vm", "exec", "--json", "web", "cat"); code != 130 {
 		t.Errorf("exit %d, want 130", code)
 	}
 }

@@ -37,8 +37,8 @@ func TestTranscripts(t *testing.T) {
 		"POST /v5/vms/half/fork":        api.ForkVMResponse{Forks: append(forks("1"), api.Fork{Error: noMemory()}), PauseMs: 37.6},
 		"POST /v5/vms/web/snapshot":     exampleSnapshotResponse(),
 		"POST /v5/vms/web/exec-await":   api.ExecResponse{Stdout: "hello\n", Stderr: "careful\n", StatusCode: new(3)},
-		"POST /v5/vms/slow/exec-await":  api.ExecResponse{Stdout: "so far\n", TimedOut: true},
-		"POST /v5/vms/loud/exec-await":  api.ExecResponse{Stdout: "yy\n", StatusCode: new(0), Truncated: true, StdoutBytes: 5 << 20},
+		"GET /v5/vms/web/exec":          api.ExecList{Execs: exampleExecs(), TotalCount: 2},
+		"GET /v5/vms/web/processes":     api.ProcessList{Processes: exampleProcesses()},
 		"GET /v5/limits":                exampleLimits(),
 		"DELETE /v5/vms/web":            nil,
 		"DELETE /v5/vms/try-9":          nil,
@@ -65,7 +65,7 @@ func TestTranscripts(t *testing.T) {
 		"vm-start":            "vm start web", "vm-pause": "vm pause web", "vm-stop": "vm stop web",
 		"vm-fork": "vm fork web -n 2 --slug try", "vm-fork-half": "vm fork half -n 2 --slug try", "vm-fork-half-json": "vm fork half -n 2 --json",
 		"vm-snapshot": "vm snapshot web", "vm-snapshot-json": "vm snapshot web --json",
-		"vm-exec": "vm exec web -- ls -l", "vm-exec-json": "vm exec web --json -- ls", "vm-exec-loud": "vm exec loud yes", "vm-exec-slow": "vm exec slow --timeout 2s work",
+		"vm-exec-json": "vm exec web --json -- ls", "vm-logs": "vm logs web", "vm-logs-json": "vm logs web --json", "vm-ps": "vm ps web", "vm-ps-json": "vm ps web --json",
 		"vm-rm": "vm rm web nope try-9", "vm-rm-json": "vm rm web nope --json",
 		"snapshot-ls": "snapshot ls", "snapshot-ls-json": "snapshot ls --json", "snapshot-rm": "snapshot rm prepared",
 		"image-ls": "image ls", "image-ls-json": "image ls --json", "image-show": "image show pando/debian",
@@ -147,6 +147,29 @@ func exampleSnapshot() api.Snapshot {
 	}
 }
 
+func exampleExecs() []api.Exec {
+	return []api.Exec{
+		{
+			ID: "exec-7c9e6679-7425-40de-944b-e07fc1f90ae7", Command: "npm run dev", State: api.ExecRunning, PID: 412,
+			StartedAt: moment().Add(-time.Hour), StdoutBytes: 12_345,
+		},
+		{
+			ID: "exec-1b4e28ba-2fa1-11d2-883f-0016d3cca427", Command: "make test", LinuxUser: "root", State: api.ExecExited, PID: 377,
+			StatusCode: new(2), StartedAt: moment().Add(-2 * time.Hour), EndedAt: new(moment().Add(-time.Hour)), StdoutBytes: 3, StderrBytes: 4,
+		},
+	}
+}
+
+func exampleProcesses() []api.Process {
+	return []api.Process{
+		{PID: 1, User: "root", State: "sleeping", CPUTimeMs: 3210, RSSBytes: 12 << 20, StartedAt: moment().Add(-24 * time.Hour), Command: "/sbin/init"},
+		{
+			PID: 412, ParentPID: 300, User: "agent", State: "running", CPUTimeMs: 15, RSSBytes: 2 << 20, StartedAt: moment().Add(-time.Hour),
+			Command: "/bin/bash -c npm run dev", ExecID: &exampleExecs()[0].ID,
+		},
+	}
+}
+
 func exampleSnapshotResponse() api.CreateSnapshotResponse {
 	s := exampleSnapshot()
 	return api.CreateSnapshotResponse{SnapshotID: s.ID, SourceVMID: *s.SourceVMID, Snapshot: s, PauseMs: 24.2}
@@ -155,7 +178,7 @@ func exampleSnapshotResponse() api.CreateSnapshotResponse {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	commands := []string{
-		"", "vm", "vm create", "vm ls", "vm get", "vm update", "vm start", "vm stop", "vm pause", "vm fork", "vm snapshot", "vm exec", "vm rm",
+		"", "vm", "vm create", "vm ls", "vm get", "vm update", "vm start", "vm stop", "vm pause", "vm fork", "vm snapshot", "vm exec", "vm ps", "vm logs", "vm attach", "vm rm",
 		"snapshot", "snapshot create", "snapshot ls", "snapshot get", "snapshot update", "snapshot rm", "image", "image build", "image ls", "image show", "image rm", "limits", "top", "man", "doctor", "serve", "version",
 	}
 	for _, command := range commands {

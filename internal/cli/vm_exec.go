@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,14 +13,14 @@ import (
 	pando "github.com/pandovm/pando/sdk"
 )
 
-// defaultTimeout is what the daemon applies when a request names none.
+// defaultTimeout is for commands that are waited for as a whole.
 const defaultTimeout = 30 * time.Second
 
 type execOptions struct {
-	user    string
-	env     []string
-	timeout time.Duration
-	noStdin bool
+	user            string
+	env             []string
+	timeout         time.Duration
+	noStdin, detach bool
 }
 
 func (a *app) vmExec() *cobra.Command {
@@ -32,24 +31,38 @@ func (a *app) vmExec() *cobra.Command {
 		Long: `Run a command in a running VM and exit with its exit code.
 
 One argument is text for the user's login shell; several are a program and its
-arguments, taken literally. Standard input is passed on if it is not a terminal,
-up to 1 MiB. A command that the timeout killed gives exit code 124.`,
+arguments, taken literally. Output comes as it is written, and standard input is
+passed on if it is not a terminal. An interrupt is passed on as well; the third
+one leaves the command to itself. If the connection breaks, it is taken up again.
+
+With --detach the command is started and its id printed: see it with pando vm
+logs and pando vm attach. With --json the command is waited for, 30s if --timeout
+does not say otherwise, and printed with its output, up to 1 MiB of each stream.
+A command that the timeout killed gives exit code 124.`,
 		Example: `  pando vm exec web 'cd /srv && make test 2>&1 | tail'
   pando vm exec web --user root --timeout 10m -- apt-get install -y jq
-  pando vm exec web -- tee /tmp/notes < notes.txt`,
+  pando vm exec web -- tee /tmp/notes < notes.txt
+  pando vm exec web --detach 'npm run dev'`,
 		Args: wantArgs(1, -1, "VM"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request, err := o.request(cmd, args[1:])
-			if err != nil {
+			text, err := o.check(cmd, args[1:])
+			switch {
+			case err != nil:
 				return err
+			case o.detach:
+				return a.runDetached(cmd.Context(), args[0], text, o)
+			case a.json:
+				return a.runWhole(cmd.Context(), args[0], text, o)
+			default:
+				return a.runStreamed(cmd.Context(), args[0], text, o)
 			}
-			return a.runExec(cmd.Context(), args[0], request, o)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.user, "user", "u", "", "the Linux `user` to run as (default: the one with uid 1000, else root)")
 	f.StringArrayVarP(&o.env, "env", "e", nil, "a `NAME=value` for its environment; may be repeated")
-	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "how `long` it may run: 45s, 10m, 2h")
+	f.DurationVar(&o.timeout, "timeout", 0, "how `long` it may run: 45s, 10m, 2h (default: as long as it takes)")
+	f.BoolVarP(&o.detach, "detach", "d", false, "start it, print its id and leave it running")
 	f.BoolVarP(&o.noStdin, "no-stdin", "n", false, "do not pass standard input on")
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{message: err.Error(), fix: "put -- before a command with options: " + c.CommandPath() + " VM -- COMMAND -x"}
@@ -57,27 +70,32 @@ up to 1 MiB. A command that the timeout killed gives exit code 124.`,
 	return cmd
 }
 
-func (o execOptions) request(cmd *cobra.Command, argv []string) (api.ExecRequest, error) {
-	env, err := pairs("env", o.env)
-	if err != nil {
-		return api.ExecRequest{}, err
-	}
+func (o execOptions) check(cmd *cobra.Command, argv []string) (text string, err error) {
 	if len(argv) == 0 {
-		return api.ExecRequest{}, &usageError{message: "missing argument: COMMAND", command: cmd.CommandPath()}
+		return "", &usageError{message: "missing argument: COMMAND", command: cmd.CommandPath()}
 	}
-	if o.timeout < time.Millisecond {
-		return api.ExecRequest{}, &usageError{message: fmt.Sprintf("--timeout %s: want at least 1ms", o.timeout)}
+	if cmd.Flags().Changed("timeout") && o.timeout < time.Millisecond {
+		return "", &usageError{message: fmt.Sprintf("--timeout %s: want at least 1ms", o.timeout)}
 	}
-	return api.ExecRequest{
-		Command: shellText(argv), LinuxUser: optional(o.user), Env: env, TimeoutMs: new(o.timeout.Milliseconds()),
-	}, nil
+	_, err = pairs("env", o.env)
+	return shellText(argv), err
 }
 
-func (a *app) runExec(ctx context.Context, ref string, r api.ExecRequest, o execOptions) error {
+func (o execOptions) environment() map[string]string {
+	env, _ := pairs("env", o.env) // checked before
+	return env
+}
+
+// runWhole waits for the command and prints it as one document.
+func (a *app) runWhole(ctx context.Context, ref, text string, o execOptions) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
+	if o.timeout == 0 {
+		o.timeout = defaultTimeout
+	}
+	r := api.ExecRequest{Command: text, LinuxUser: optional(o.user), Env: o.environment(), TimeoutMs: new(o.timeout.Milliseconds())}
 	if !o.noStdin {
 		if r.Stdin, err = a.readStdin(ctx); err != nil {
 			return err
@@ -87,42 +105,51 @@ func (a *app) runExec(ctx context.Context, ref string, r api.ExecRequest, o exec
 	if err != nil {
 		return err
 	}
-	if err := a.printExec(result); err != nil {
+	if err := a.printJSON(result); err != nil {
 		return err
 	}
-	return a.execOutcome(result, o.timeout)
-}
-
-func (a *app) printExec(r api.ExecResponse) error {
-	if a.json {
-		return a.printJSON(r)
-	}
-	_, outErr := io.WriteString(a.IO.Out, r.Stdout)
-	_, errErr := io.WriteString(a.IO.Err, r.Stderr)
-	if err := errors.Join(outErr, errErr); err != nil {
-		return fmt.Errorf("write output: %w", err)
-	}
-	if r.Truncated {
-		a.say("pando: output cut off: the command wrote %s to stdout and %s to stderr", bytesText(r.StdoutBytes), bytesText(r.StderrBytes))
-		a.say("  fix: write it to a file in the VM and read that in parts")
+	switch {
+	case result.TimedOut || result.StatusCode == nil:
+		return exitError(exitTimeout)
+	case *result.StatusCode != 0:
+		return exitError(*result.StatusCode)
 	}
 	return nil
 }
 
-// execOutcome turns the command's end into this program's.
-func (a *app) execOutcome(r api.ExecResponse, timeout time.Duration) error {
-	switch {
-	case r.TimedOut || r.StatusCode == nil:
-		if !a.json {
-			a.say("pando: the command was killed: it ran longer than %s", timeout)
-			a.say("  fix: give it more time with --timeout, or start it in the background")
-		}
-		return exitError(exitTimeout)
-	case *r.StatusCode != 0:
-		return exitError(*r.StatusCode)
-	default:
-		return nil
+// runDetached starts the command and leaves it to itself.
+func (a *app) runDetached(ctx context.Context, ref, text string, o execOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
 	}
+	r := api.StartExecRequest{Command: text, LinuxUser: optional(o.user), Env: o.environment()}
+	if o.timeout > 0 {
+		r.TimeoutMs = new(o.timeout.Milliseconds())
+	}
+	e, err := c.VMs.StartExec(ctx, ref, r)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(e)
+	}
+	return a.print("%s", printable(e.ID))
+}
+
+// runStreamed passes input, output and interrupts on until the command ends.
+func (a *app) runStreamed(ctx context.Context, ref, text string, o execOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	cmd := c.VMs.Shell(ref, text)
+	cmd.User, cmd.Env, cmd.Timeout = o.user, o.environment(), o.timeout
+	cmd.Stdout, cmd.Stderr = a.IO.Out, a.IO.Err
+	if !o.noStdin && !a.IO.InTerminal && !a.IO.InEmpty {
+		cmd.Stdin = a.IO.In
+	}
+	return a.stream(ctx, ref, cmd)
 }
 
 // readStdin reads the input to pass on, or nil if there is none to read.
