@@ -538,7 +538,8 @@ func TestFileSystemAdapter(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.make("fs/a.txt", "a")
-	l.make("fs/sub/b.txt", strings.Repeat("b", 100_000))
+	l.make("fs/sub/b.txt", "bb")
+	l.make("big.txt", strings.Repeat("b", 100_000))
 	l.make("fs/sub/deep/empty", "")
 	if err := os.Symlink("a.txt", l.path("fs/link")); err != nil {
 		t.Fatal(err)
@@ -550,7 +551,7 @@ func TestFileSystemAdapter(t *testing.T) {
 	if _, err := fs.Stat(system, "none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	f, err := l.f.Open(t.Context(), l.path("fs/sub/b.txt"))
+	f, err := l.f.Open(t.Context(), l.path("big.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -565,7 +566,7 @@ func TestFileSystemAdapter(t *testing.T) {
 		t.Errorf("read at: %d, %v", n, err)
 	}
 	l.make("fs/new", "replaced")
-	if err := os.Rename(l.path("fs/new"), l.path("fs/sub/b.txt")); err != nil {
+	if err := os.Rename(l.path("fs/new"), l.path("big.txt")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.ReadAt(make([]byte, 10), 5); !errors.Is(err, fs.ErrInvalid) {
