@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
@@ -208,5 +210,40 @@ func TestCancelledWriterWaits(t *testing.T) {
 	}
 	if err := s.DeleteVM(t.Context(), "vm-1"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFirstSchema: records of the first schema get what later ones added.
+func TestFirstSchema(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "pando.db")
+	text, err := os.ReadFile("migrations/0001_records.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(t, path, string(text))
+	edit(t, path, `CREATE TABLE migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, sum TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT`)
+	sum := sha256.Sum256(text)
+	edit(t, path, `INSERT INTO migrations VALUES (1, 'migrations/0001_records.sql', '`+hex.EncodeToString(sum[:])+`', 0)`)
+	for _, state := range []string{"running", "paused"} {
+		edit(t, path, `INSERT INTO vms VALUES (NULL, 'vm-`+state+`', NULL, 'Old', '`+state+`', '', 1, 128, 1024, '', '', '', '', '[]', NULL, 1, 0, NULL, '{}', '', '', 5, 6)`)
+	}
+	edit(t, path, `INSERT INTO snapshots VALUES (NULL, 'sh-1', NULL, '', '', '', '', 0, 1, 128, 1024, '', 1, '[]', 0, NULL, '', 5, 6)`)
+	s := open(t, path, time.Now)
+	defer closeStore(t, s)
+	for id, resting := range map[string]int64{"vm-running": 0, "vm-paused": 6} {
+		v, err := s.FindVM(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !v.AutomaticRestart || v.Timers != (vm.Timers{}) || len(v.Placement) > 0 || v.DisplayName != "Old" {
+			t.Errorf("%s came out as %+v", id, v)
+		}
+		if resting == 0 && !v.RestingSince.IsZero() || resting > 0 && v.RestingSince.UnixNano() != resting {
+			t.Errorf("%s does not run since %v", id, v.RestingSince)
+		}
+	}
+	if r, err := s.FindSnapshot(t.Context(), "sh-1"); err != nil || r.AutoDelete != nil || r.TTL != nil {
+		t.Errorf("the snapshot came out as %+v, %v", r, err)
 	}
 }

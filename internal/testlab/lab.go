@@ -324,6 +324,16 @@ func (l *Lab) CreateWith(r api.CreateVMRequest) api.VM {
 	return v
 }
 
+// Get returns a VM as it is now.
+func (l *Lab) Get(vm string) api.VM {
+	l.tb.Helper()
+	v, err := l.Client.VMs.Get(l.tb.Context(), vm)
+	if err != nil {
+		l.tb.Fatalf("get vm: %v", err)
+	}
+	return v
+}
+
 // Fork makes children or fails the test.
 func (l *Lab) Fork(vm string, count int) []api.VM {
 	l.tb.Helper()
