@@ -10,6 +10,7 @@ import (
 
 	"github.com/pandovm/pando/internal/jail"
 	"github.com/pandovm/pando/internal/layer"
+	"github.com/pandovm/pando/internal/qemu"
 )
 
 // adoptAll finds the VMs that an earlier daemon left and takes them over.
@@ -103,6 +104,8 @@ func (n *Node) lay(ctx context.Context, m *machine) error {
 		return n.fallBack(m)
 	case phaseRunning:
 		m.rec.Phase = phaseStopped
+		// QEMU removes its socket when it ends in order.
+		m.lost = exists(qemu.Machine{Dir: m.paths.run()}.QMPSocket())
 	case phasePaused, phaseStopped:
 	}
 	return errors.Join(n.recoverSwitch(m), m.save(true), n.cfg.Jail.Remove(m.home()))

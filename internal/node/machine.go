@@ -21,9 +21,11 @@ type machine struct {
 	// spare is set while nobody has asked for the VM yet; guarded by the node's mu.
 	spare bool
 
-	// mu orders the operations on the VM and guards rec.
+	// mu orders the operations on the VM and guards rec and lost.
 	mu  sync.Mutex
 	rec record
+	// lost says that the process was killed while no daemon was there.
+	lost bool
 
 	// live is the running process and what is connected to it; nil without one.
 	// It is read without mu, so that commands do not wait for a capture.

@@ -249,6 +249,8 @@ func (n *Node) Presence(_ context.Context, id string) (vm.Presence, error) {
 		return vm.PresenceRunning, nil
 	case m.rec.Phase == phasePaused:
 		return vm.PresencePaused, nil
+	case m.lost:
+		return vm.PresenceCrashed, nil
 	}
 	return vm.PresenceStopped, nil
 }

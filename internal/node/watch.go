@@ -14,7 +14,7 @@ import (
 // handOut makes a VM whose guest has confirmed visible, and watches it from
 // then on. The caller holds m.mu.
 func (n *Node) handOut(m *machine, l *live) error {
-	m.rec.Phase, m.rec.Fallback, m.rec.State = phaseRunning, "", layer.Layer{}
+	m.rec.Phase, m.rec.Fallback, m.rec.State, m.lost = phaseRunning, "", layer.Layer{}, false
 	if err := m.save(false); err != nil {
 		return err
 	}

@@ -149,6 +149,9 @@ const (
 	PresencePaused Presence = "paused"
 	// PresenceStopped: only the disk exists.
 	PresenceStopped Presence = "stopped"
+	// PresenceCrashed: as stopped, and the process was killed, or the host went
+	// down, while no daemon was there to see it. A start makes it forgotten.
+	PresenceCrashed Presence = "crashed"
 	// PresenceAbsent: the node knows nothing of the VM.
 	PresenceAbsent Presence = "absent"
 )

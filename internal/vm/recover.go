@@ -54,8 +54,21 @@ func (m *Manager) settleVM(ctx context.Context, v VM) error {
 	if p == PresenceAbsent && v.State == api.StateStarting && v.Generation == 1 {
 		return m.vms.DeleteVM(ctx, v.ID)
 	}
-	_, err = m.settle(ctx, v.ID, p, "found so when the daemon started")
+	was := v.State
+	v, err = m.settle(ctx, v.ID, p, reasonFound(p))
+	if err != nil || p != PresenceCrashed || !v.AutomaticRestart || was != api.StateRunning {
+		return err
+	}
+	// The restart waits on the agenda: after a loss of the host there are many.
+	_, err = m.planRestart(ctx, v.ID, v.StateReason, soundRun)
 	return err
+}
+
+func reasonFound(p Presence) string {
+	if p == PresenceCrashed {
+		return "its process was killed, or the host went down, while no daemon ran"
+	}
+	return "found so when the daemon started"
 }
 
 // settle writes the state that the presence means, whatever the table says:
@@ -78,7 +91,7 @@ func stateOf(p Presence) api.State {
 		return api.StateRunning
 	case PresencePaused:
 		return api.StatePaused
-	case PresenceStopped, PresenceAbsent:
+	case PresenceStopped, PresenceCrashed, PresenceAbsent:
 	}
 	return api.StateStopped
 }

@@ -201,3 +201,31 @@ func TestRestartSurvivesTheDaemon(t *testing.T) {
 		r.want(t, v.ID, api.StateRunning, "restarted: "+killed)
 	})
 }
+
+// TestLossOfTheHost: what was running when the host went down is started by the
+// next daemon, unless it must not be.
+func TestLossOfTheHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path, node := filepath.Join(t.TempDir(), "pando.db"), vmtest.NewFake(baseID)
+		r := openRig(t.Context(), t, path, node)
+		lost := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{AutoDelete: secs(0)}})
+		off := r.create(t, vm.CreateParams{AutomaticRestart: new(false)})
+		stopped := r.create(t, vm.CreateParams{})
+		r.stop(t, stopped.ID)
+		r.close(t)
+		for _, v := range []vm.VM{lost, off, stopped} {
+			node.Lose(v.ID)
+		}
+		r = openRig(t.Context(), t, path, node)
+		defer r.close(t)
+		must(t, r.manager.Recover(t.Context()))
+		const seen = "its process was killed, or the host went down, while no daemon ran"
+		r.want(t, lost.ID, api.StateStopped, seen)
+		defer r.watch(t)()
+		synctest.Wait()
+		r.want(t, lost.ID, api.StateRunning, "restarted: "+seen)
+		r.want(t, off.ID, api.StateStopped, seen)
+		r.want(t, stopped.ID, api.StateStopped, "stopped by request")
+	})
+}

@@ -72,6 +72,32 @@ func TestAutomaticRestart(t *testing.T) {
 	}
 }
 
+// A VM whose process dies together with the daemon is started by the next one;
+// one that was shut down meanwhile is not.
+func TestRestartAfterTheHostWentDown(t *testing.T) {
+	t.Parallel()
+	l := testlab.New(t)
+	lost, off := l.Create(testlab.Busybox), l.Create(testlab.Busybox)
+	l.Run(lost.ID, "echo kept > /disk; sync")
+	pid := l.QEMU(off.ID)
+	l.Run(off.ID, "(sleep 3; poweroff -f) >/dev/null 2>&1 &")
+	victim := l.QEMU(lost.ID)
+	l.Signal(syscall.SIGKILL)
+	kill(t, victim)
+	await(t, "the poweroff", func() bool { return syscall.Kill(pid, 0) != nil })
+	l.Start()
+	got := awaitState(t, l, lost.ID, api.StateRunning)
+	if !strings.HasPrefix(got.StateReason, "restarted: ") {
+		t.Errorf("the reason is %q", got.StateReason)
+	}
+	if got := l.Run(lost.ID, "cat /disk"); got != "kept\n" {
+		t.Errorf("the disk holds %q", got)
+	}
+	if got := l.Get(off.ID); got.State != api.StateStopped {
+		t.Errorf("the vm that was shut down is %s (%s)", got.State, got.StateReason)
+	}
+}
+
 // Nobody uses it, so it pauses; somebody does, so it wakes, with everything in
 // its memory, and a command that lasts keeps it awake.
 func TestIdleAndWake(t *testing.T) {

@@ -34,6 +34,8 @@ type fakeGuest struct {
 	presence   vm.Presence
 	generation int64
 	files      map[string]string
+	// lost says that it ended unseen.
+	lost bool
 }
 
 var _ Node = (*Fake)(nil)
@@ -63,6 +65,15 @@ func (f *Fake) End(id string, cause vm.Cause, reason string) {
 	g := f.guests[id]
 	g.stop()
 	f.sightings <- vm.Sighting{VMID: id, Generation: g.generation, Presence: vm.PresenceStopped, Cause: cause, Reason: reason}
+}
+
+// Lose ends a VM as if its host had gone down with the daemon: nobody is told.
+func (f *Fake) Lose(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	g := f.guests[id]
+	g.stop()
+	g.lost = true
 }
 
 // enter takes the lock and returns the failure that is due, if any.
@@ -101,7 +112,7 @@ func (f *Fake) Restore(_ context.Context, o vm.Restore) (vm.Running, error) {
 	if err != nil {
 		return vm.Running{}, err
 	}
-	f.guests[o.VMID] = &fakeGuest{vm.PresenceRunning, o.Generation, maps.Clone(files)}
+	f.guests[o.VMID] = &fakeGuest{presence: vm.PresenceRunning, generation: o.Generation, files: maps.Clone(files)}
 	return fakeRunning(), nil
 }
 
@@ -127,7 +138,7 @@ func (f *Fake) run(method, id string, generation int64, from vm.Presence) (vm.Ru
 	if err != nil {
 		return vm.Running{}, err
 	}
-	g.presence, g.generation = vm.PresenceRunning, generation
+	g.presence, g.generation, g.lost = vm.PresenceRunning, generation, false
 	return fakeRunning(), nil
 }
 
@@ -192,7 +203,7 @@ func (f *Fake) Fork(_ context.Context, o vm.Fork) (vm.ForkResult, error) {
 			res.Children[i].Err = err
 			continue
 		}
-		f.guests[c.VMID] = &fakeGuest{vm.PresenceRunning, c.Generation, maps.Clone(g.files)}
+		f.guests[c.VMID] = &fakeGuest{presence: vm.PresenceRunning, generation: c.Generation, files: maps.Clone(g.files)}
 		res.Children[i].Running = fakeRunning()
 	}
 	return res, nil
@@ -287,6 +298,9 @@ func (f *Fake) Presence(_ context.Context, id string) (vm.Presence, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if g := f.guests[id]; g != nil {
+		if g.lost {
+			return vm.PresenceCrashed, nil
+		}
 		return g.presence, nil
 	}
 	return vm.PresenceAbsent, nil
