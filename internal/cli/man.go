@@ -64,20 +64,29 @@ type roff struct{ strings.Builder }
 
 func (r *roff) request(format string, args ...any) { fmt.Fprintf(r, format+"\n", args...) }
 
-// text writes lines of text; a line that begins with spaces stands as it is.
+// text writes lines of text; lines that begin with spaces stand as they are.
 func (r *roff) text(s string) {
-	literal := false
-	s = strings.ReplaceAll(strings.Trim(s, "\n"), "\t", "    ")
-	for line := range strings.SplitSeq(s, "\n") {
-		if indented := strings.HasPrefix(line, " "); indented != literal {
-			r.request(map[bool]string{true: ".PP\n.nf", false: ".fi"}[indented])
-			literal = indented
-		}
-		if line == "" {
-			r.request(".PP")
+	begun, gap, literal := false, false, false
+	for line := range strings.SplitSeq(strings.ReplaceAll(s, "\t", "    "), "\n") {
+		if strings.TrimSpace(line) == "" {
+			gap = begun
 			continue
 		}
+		indented := strings.HasPrefix(line, " ")
+		if literal && !indented {
+			r.request(".fi")
+		}
+		switch {
+		case gap && literal && indented:
+			r.request(".sp")
+		case gap || begun && indented != literal:
+			r.request(".PP")
+		}
+		if indented && !literal {
+			r.request(".nf")
+		}
 		r.request("%s", escape(line))
+		begun, gap, literal = true, false, indented
 	}
 	if literal {
 		r.request(".fi")

@@ -91,7 +91,7 @@ func TestManualEscapes(t *testing.T) {
 	t.Parallel()
 	for name, page := range manual(t) {
 		for line := range strings.Lines(page) {
-			if strings.HasPrefix(line, "'") || strings.HasPrefix(line, ".") && !strings.ContainsAny(line[1:2], "TSPBnf") {
+			if strings.HasPrefix(line, "'") || strings.HasPrefix(line, ".") && !strings.ContainsAny(line[1:2], "TSPBnfs") {
 				t.Errorf("%s: %q is no request", name, line)
 			}
 			if strings.Contains(line, "\t") {
