@@ -15,6 +15,10 @@ import (
 const (
 	// readSize is how much of the program's output is taken at once.
 	readSize = 16 << 10
+	// A program that writes less than crumb bytes at a time, in gaps of less than
+	// crumbGap, is left to collect some: each piece costs as much as a long one.
+	crumb    = 1 << 10
+	crumbGap = 2 * time.Millisecond
 	// lastWords is how long what others still write to the terminal of a program
 	// that has ended is waited for.
 	lastWords = 250 * time.Millisecond
@@ -178,6 +182,7 @@ func (s *session) end(code int) {
 func (s *session) read(t *pty) {
 	buf := make([]byte, readSize)
 	var live []byte
+	var before time.Time
 	for {
 		n, err := t.master.Read(buf)
 		if n > 0 {
@@ -186,6 +191,11 @@ func (s *session) read(t *pty) {
 		if err != nil {
 			return
 		}
+		now := time.Now()
+		if n < crumb && now.Sub(before) < crumbGap {
+			time.Sleep(crumbGap / 2)
+		}
+		before = now
 	}
 }
 
