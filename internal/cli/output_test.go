@@ -178,7 +178,7 @@ func exampleSnapshotResponse() api.CreateSnapshotResponse {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	commands := []string{
-		"", "vm", "vm create", "vm ls", "vm get", "vm update", "vm start", "vm stop", "vm pause", "vm fork", "vm snapshot", "vm exec", "vm ps", "vm logs", "vm attach", "vm rm",
+		"", "vm", "vm create", "vm ls", "vm get", "vm update", "vm start", "vm stop", "vm pause", "vm fork", "vm snapshot", "vm exec", "vm shell", "vm sessions", "vm ps", "vm logs", "vm attach", "vm rm",
 		"snapshot", "snapshot create", "snapshot ls", "snapshot get", "snapshot update", "snapshot rm", "image", "image build", "image ls", "image show", "image rm", "limits", "top", "man", "doctor", "serve", "version",
 	}
 	for _, command := range commands {
