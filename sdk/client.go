@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/pandovm/pando/api"
 )
@@ -35,14 +36,18 @@ type Options struct {
 
 // Client calls one daemon. It is safe for concurrent use.
 type Client struct {
-	// VMs, Snapshots and Images group the calls by what they act on.
+	// VMs, Snapshots, Images, Firewall and TLS group the calls by what they act on.
 	VMs       *VMs
 	Snapshots *Snapshots
 	Images    *Images
+	Firewall  *Firewall
+	TLS       *TLS
 
 	base string
 	key  string
 	http *http.Client
+	// patience is the waits before further tries of calls that can be repeated.
+	patience []time.Duration
 }
 
 // New returns a client. It does not contact the daemon; it fails if the base
@@ -61,8 +66,9 @@ func New(o Options) (*Client, error) {
 	if o.HTTPClient == nil {
 		o.HTTPClient = &http.Client{}
 	}
-	c := &Client{base: strings.TrimRight(o.BaseURL, "/"), key: o.APIKey, http: o.HTTPClient}
+	c := &Client{base: strings.TrimRight(o.BaseURL, "/"), key: o.APIKey, http: o.HTTPClient, patience: patience()}
 	c.VMs, c.Snapshots, c.Images = &VMs{c}, &Snapshots{c}, &Images{c}
+	c.Firewall, c.TLS = &Firewall{c}, &TLS{c}
 	return c, nil
 }
 
@@ -144,6 +150,9 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	}
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if key, ok := ctx.Value(idempotencyKey{}).(string); ok && method == http.MethodPost {
+		req.Header.Set(idempotencyHeader, key)
 	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)

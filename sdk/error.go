@@ -47,6 +47,8 @@ type TransportError struct {
 	Remedy string
 	// Err is the cause.
 	Err error
+	// foreign is true if there was an answer, and it was not a daemon's.
+	foreign bool
 }
 
 // Error returns the call and the cause.
@@ -103,7 +105,8 @@ func (c *Client) transportError(ctx context.Context, method, path string, err er
 func (c *Client) foreignAnswer(method, path string, err error) error {
 	return &TransportError{
 		Method: method, URL: c.base + path, Err: fmt.Errorf("decode answer: %w", err),
-		Remedy: "something other than Pando seems to answer there: check the address",
+		foreign: true,
+		Remedy:  "something other than Pando seems to answer there: check the address",
 	}
 }
 

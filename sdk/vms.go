@@ -45,12 +45,13 @@ func (f VMFilter) query() url.Values {
 
 // Create makes a VM from a snapshot or a base image and returns once its guest
 // answers. A request without a firewall gets an empty one. The first use of a
-// base image builds it, which takes minutes.
+// base image builds it, which takes minutes. It is safe to lose the connection:
+// the call is then made again, and no second VM is made.
 func (v *VMs) Create(ctx context.Context, r api.CreateVMRequest) (api.VM, error) {
 	if r.Firewall == nil || r.Firewall.Rules == nil {
 		r.Firewall = &api.Firewall{Rules: []api.FirewallRuleRequest{}}
 	}
-	return call[api.VM](ctx, v.c, http.MethodPost, vmsPath, r)
+	return callOnce[api.VM](ctx, v.c, http.MethodPost, vmsPath, r)
 }
 
 // List returns the VMs that match, newest first.
@@ -90,14 +91,26 @@ func (v *VMs) act(ctx context.Context, ref, verb string) (api.VM, error) {
 }
 
 // Fork captures a running VM once and starts children from that moment. A
-// child that failed is reported in its entry, not as the call's error.
+// child that failed is reported in its entry, not as the call's error. It is
+// safe to lose the connection: no child is made twice.
 func (v *VMs) Fork(ctx context.Context, ref string, r api.ForkVMRequest) (api.ForkVMResponse, error) {
-	return callOn[api.ForkVMResponse](ctx, v.c, http.MethodPost, "vms", ref, "fork", r)
+	return makeOf[api.ForkVMResponse](ctx, v.c, ref, "fork", r)
 }
 
-// Snapshot saves a running or paused VM. A running one goes on at once.
+// Snapshot saves a running or paused VM. A running one goes on at once. It is
+// safe to lose the connection: no second snapshot is made.
 func (v *VMs) Snapshot(ctx context.Context, ref string, r api.CreateSnapshotRequest) (api.CreateSnapshotResponse, error) {
-	return callOn[api.CreateSnapshotResponse](ctx, v.c, http.MethodPost, "vms", ref, "snapshot", r)
+	return makeOf[api.CreateSnapshotResponse](ctx, v.c, ref, "snapshot", r)
+}
+
+// makeOf makes things of a VM, once.
+func makeOf[T any](ctx context.Context, c *Client, ref, verb string, in any) (T, error) {
+	path, err := objectPath("vms", ref, verb)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return callOnce[T](ctx, c, http.MethodPost, path, in)
 }
 
 // Exec runs a command and waits for its end. An exit code other than 0 is no
