@@ -91,7 +91,7 @@ Environment:
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{message: err.Error(), command: c.CommandPath()}
 	})
-	group(cmd, a.vm(), a.snapshot(), a.image(), a.limits(), a.serve(), a.doctor(), a.version(), a.top(), a.man())
+	group(cmd, a.vm(), a.snapshot(), a.image(), a.firewall(), a.limits(), a.serve(), a.doctor(), a.version(), a.top(), a.man())
 	a.addCompletion(cmd)
 	return cmd
 }

@@ -44,6 +44,10 @@ func TestTranscripts(t *testing.T) {
 		"DELETE /v5/vms/try-9":          nil,
 		"GET /v5/snapshots":             api.SnapshotList{Snapshots: []api.Snapshot{exampleSnapshot()}, TotalCount: 1},
 		"DELETE /v5/snapshots/prepared": nil,
+		"DELETE /v5/firewall/rules/f1":  nil,
+		"GET /v5/firewall/rules":        api.FirewallRuleList{Rules: []api.FirewallRule{exampleRule()}, TotalCount: 1},
+		"POST /v5/firewall/rules":       exampleRule(),
+		"GET /v5/firewall/rules/f1":     exampleRule(),
 	}
 	for pattern, answer := range answers {
 		mux.Handle(pattern, reply(t, http.StatusOK, answer))
@@ -70,6 +74,12 @@ func TestTranscripts(t *testing.T) {
 		"snapshot-ls": "snapshot ls", "snapshot-ls-json": "snapshot ls --json", "snapshot-rm": "snapshot rm prepared",
 		"image-ls": "image ls", "image-ls-json": "image ls --json", "image-show": "image show pando/debian",
 		"image-show-missing": "image show nope", "image-build": "image build", "image-build-json": "image build pando/busybox --json",
+		"firewall-ls": "firewall ls --vm web", "firewall-ls-json": "firewall ls --json", "firewall-get": "firewall get f1",
+		"firewall-get-json": "firewall get f1 --json",
+		"firewall-create":   "firewall create --from public --to vm=web,proto=tcp,port=443", "firewall-rm": "firewall rm f1 f2",
+		"firewall-create-json": "firewall create --from vm=web --to cidr=10.0.0.0/8 --json",
+		"usage-firewall-end":   "firewall create --from public --to vm", "usage-firewall-flag": "firewall create --from public",
+		"usage-firewall-port": "firewall create --from public --to vm=web,port=x", "usage-firewall-word": "firewall create --from everywhere --to public",
 		"limits": "limits", "limits-json": "limits --json",
 		"image-rm":            "image rm pando/debian",
 		"usage-unknown":       "vm frok web",
@@ -96,6 +106,15 @@ func TestTranscripts(t *testing.T) {
 			args := strings.Fields(line)
 			golden(t, name, l.transcript(l.run(t.Context(), args...), args))
 		})
+	}
+}
+
+func exampleRule() api.FirewallRule {
+	return api.FirewallRule{
+		ID: "f1", Action: api.ActionAllow, Source: api.FirewallEndpoint{Public: new(true)},
+		Destination: api.FirewallEndpoint{VMID: new(exampleVM().ID), Protocol: new(api.ProtocolTCP), Port: new(443)},
+		Description: "the shop", CreatedAt: moment().Add(-time.Hour), UpdatedAt: moment().Add(-time.Hour),
+		Dependencies: []api.RuleDependency{{Kind: api.DependencyVM, ID: exampleVM().ID, Slug: "web", DisplayName: "Web shop"}},
 	}
 }
 
@@ -180,6 +199,7 @@ func TestHelp(t *testing.T) {
 	commands := []string{
 		"", "vm", "vm create", "vm ls", "vm get", "vm update", "vm start", "vm stop", "vm pause", "vm fork", "vm snapshot", "vm exec", "vm shell", "vm sessions", "vm ps", "vm logs", "vm attach", "vm rm",
 		"snapshot", "snapshot create", "snapshot ls", "snapshot get", "snapshot update", "snapshot rm", "image", "image build", "image ls", "image show", "image rm", "limits", "top", "man", "doctor", "serve", "version",
+		"firewall", "firewall create", "firewall ls", "firewall get", "firewall rm",
 	}
 	for _, command := range commands {
 		t.Run(command, func(t *testing.T) {

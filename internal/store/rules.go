@@ -142,7 +142,7 @@ func ruleFault(err error) error {
 	case sqlite3.SQLITE_CONSTRAINT_UNIQUE:
 		f := fault.Conflict(api.ReasonDomainTaken, "domain: another rule serves it")
 		f.Field = "domain"
-		return f.Hint("change that rule, or choose another domain: pando tls ls").With(err)
+		return f.Hint("change that rule, or choose another domain").With(err)
 	}
 	return err
 }
