@@ -34,7 +34,7 @@ func BenchmarkFork(b *testing.B) {
 		b.Run(fmt.Sprintf("own-%dMB", own), func(b *testing.B) {
 			q := benchQEMU(b, b.TempDir(), 1<<30, own)
 			for b.Loop() {
-				frozen, err := q.control().Fork(b.Context())
+				frozen, err := q.control().Fork(b.Context(), q.size)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -75,7 +75,7 @@ func BenchmarkCapture(b *testing.B) {
 func captureOnce(b *testing.B, q *qemu, store *layer.Store) {
 	b.Helper()
 	b.StopTimer()
-	frozen, err := q.control().Fork(b.Context())
+	frozen, err := q.control().Fork(b.Context(), q.size)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func BenchmarkForkOfExtents(b *testing.B) {
 				v.fill(at, memory.PageSize, 1)
 			}
 			for b.Loop() {
-				frozen, err := v.control().Fork(b.Context())
+				frozen, err := v.control().Fork(b.Context(), v.size)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -162,7 +162,7 @@ func TestCaptureOfTheWrongMap(t *testing.T) {
 	t.Parallel()
 	store, dir := newStore(t)
 	v := newVictim(t, dir, mib)
-	frozen, err := v.control().Fork(t.Context())
+	frozen, err := v.control().Fork(t.Context(), mib)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestCaptureOfDeadChild(t *testing.T) {
 	store, dir := newStore(t)
 	v := newVictim(t, dir, mib)
 	v.fill(0, mib, 1)
-	frozen, err := v.control().Fork(t.Context())
+	frozen, err := v.control().Fork(t.Context(), mib)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestCaptureToFullDisk(t *testing.T) {
 	}
 	w := newTwin(t, startVictim, t.TempDir(), "root", 4*mib)
 	w.put(0, 2*mib, 1)
-	frozen, err := w.control().Fork(t.Context())
+	frozen, err := w.control().Fork(t.Context(), w.base.Size)
 	if err != nil {
 		t.Fatal(err)
 	}

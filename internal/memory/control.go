@@ -31,6 +31,8 @@ var ErrControlClosed = errors.New("memory control connection is closed")
 type Control struct {
 	conn *net.UnixConn
 	peer int
+	// boot is the RAM that QEMU was started with, as the library says.
+	boot reply
 	// turn holds one token; who has it may use conn.
 	turn  chan struct{}
 	close func() error
@@ -65,7 +67,7 @@ func newControl(ctx context.Context, dialed net.Conn) (*Control, error) {
 	peer, err := peerOf(conn)
 	if err == nil {
 		c.peer = peer
-		_, err = c.ask(ctx, request{order: orderHello}, nil, nil)
+		c.boot, err = c.ask(ctx, request{order: orderHello}, nil, nil)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("greet memory library: %w", err), c.Close())
@@ -184,8 +186,42 @@ func (c *Control) Lay(ctx context.Context, m Map, open func(layer.ID) (*os.File,
 	return nil
 }
 
+// region asks where a region is and how large it is.
+func (c *Control) region(ctx context.Context, index uint32) (reply, error) {
+	r, err := c.ask(ctx, request{order: orderHello, region: index}, nil, nil)
+	if err == nil {
+		err = r.checkRange()
+	}
+	return r, err
+}
+
+// lay splits the map at the end of the RAM of the boot.
 func (c *Control) lay(ctx context.Context, m Map, files []*os.File) error {
-	begin := request{order: orderLayBegin, size: uint64(m.Size), count: uint32(len(files))}
+	if err := c.boot.checkRange(); err != nil {
+		return err
+	}
+	size := int64(c.boot.size)
+	if m.Size < size {
+		return fmt.Errorf("the map is for %d bytes of RAM, there are %d: %w", m.Size, size, unix.ERANGE)
+	}
+	boot, added := m.split(size)
+	if added.Size == 0 {
+		return c.layRegion(ctx, regionBoot, boot, files)
+	}
+	r, err := c.region(ctx, regionAdded)
+	if err == nil && added.Size > int64(r.size) {
+		err = unix.ERANGE
+	}
+	if err != nil {
+		return fmt.Errorf("the map is for %d bytes of RAM, there are %d, and room for %d behind them: %w", m.Size, size, r.size, err)
+	}
+	// What the map does not reach has not been given to the guest.
+	added.Size = int64(r.size)
+	return errors.Join(c.layRegion(ctx, regionBoot, boot, files), c.layRegion(ctx, regionAdded, added, files))
+}
+
+func (c *Control) layRegion(ctx context.Context, region uint32, m Map, files []*os.File) error {
+	begin := request{order: orderLayBegin, region: region, size: uint64(m.Size), count: uint32(len(files))}
 	if _, err := c.ask(ctx, begin, nil, files); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func waitEnd(t testing.TB, pid int) {
 
 func fork(t testing.TB, c *memory.Control) *memory.Frozen {
 	t.Helper()
-	f, err := c.Fork(t.Context())
+	f, err := c.Fork(t.Context(), mib)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestFrozenProcess(t *testing.T) {
 	_, dir := newStore(t)
 	v := newVictim(t, dir, mib)
 	f := fork(t, v.control())
-	if f.Size != mib || f.Address == 0 || f.Pid == v.pid() || v.control().PID() != v.pid() {
+	if f.Size != mib || f.Pid == v.pid() || v.control().PID() != v.pid() {
 		t.Errorf("%+v of process %d", f, v.control().PID())
 	}
 	// The child closes its descriptors in its own time; the name comes after.
@@ -132,7 +132,7 @@ func TestFrozenProcessesAreFew(t *testing.T) {
 	v := newVictim(t, dir, mib)
 	var frozen []*memory.Frozen
 	for {
-		f, err := v.control().Fork(t.Context())
+		f, err := v.control().Fork(t.Context(), mib)
 		if err != nil {
 			if !errors.Is(err, unix.EBUSY) {
 				t.Fatal(err)
@@ -169,7 +169,7 @@ func TestManyClients(t *testing.T) {
 		c := []*memory.Control{w.control(), second}[i%2]
 		wg.Go(func() {
 			for range 5 {
-				f, err := c.Fork(t.Context())
+				f, err := c.Fork(t.Context(), 2*mib)
 				if errors.Is(err, unix.EBUSY) {
 					continue
 				}
@@ -196,13 +196,13 @@ func TestOrdersAfterClose(t *testing.T) {
 	v := newVictim(t, dir, mib)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := v.control().Fork(cancelled); !errors.Is(err, context.Canceled) {
+	if _, err := v.control().Fork(cancelled, mib); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	if err := errors.Join(v.control().Close(), v.control().Close()); err != nil {
 		t.Error(err)
 	}
-	if _, err := v.control().Fork(t.Context()); !errors.Is(err, memory.ErrControlClosed) {
+	if _, err := v.control().Fork(t.Context(), mib); !errors.Is(err, memory.ErrControlClosed) {
 		t.Errorf("Fork: %v", err)
 	}
 	if err := v.control().Lay(t.Context(), memory.Map{Size: mib}, opener(store)); !errors.Is(err, memory.ErrControlClosed) {

@@ -16,9 +16,10 @@ import (
 // VM at the moment of the fork. It costs the VM a page copy per page it writes,
 // so it should be captured and closed soon. One Capture at a time.
 type Frozen struct {
-	Pid     int
-	Address uint64
-	Size    int64
+	Pid int
+	// Size is how much RAM there is, spans where it is in the process.
+	Size  int64
+	spans []span
 
 	control *Control
 	// process pins the identity of Pid: while it is alive the number means it.
@@ -26,9 +27,17 @@ type Frozen struct {
 	close   func() error
 }
 
-// Fork freezes a copy of QEMU. The vCPUs must be stopped, so that devices and
-// RAM are of one moment; the VM can go on as soon as Fork returns.
-func (c *Control) Fork(ctx context.Context) (*Frozen, error) {
+// span is a part of the RAM that is in one place in the process.
+type span struct {
+	offset, length int64
+	address        uint64
+}
+
+// Fork freezes a copy of QEMU, of whose RAM the first size bytes are of interest;
+// what is behind them has not been given to the guest. The vCPUs must be stopped,
+// so that devices and RAM are of one moment; the VM can go on as soon as Fork
+// returns.
+func (c *Control) Fork(ctx context.Context, size int64) (*Frozen, error) {
 	r, err := c.ask(ctx, request{order: orderFreeze}, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("freeze memory: %w", err)
@@ -36,6 +45,12 @@ func (c *Control) Fork(ctx context.Context) (*Frozen, error) {
 	// The child has to go even if whoever wanted it has given up.
 	after := context.WithoutCancel(ctx)
 	f, err := c.adopt(r)
+	if err == nil {
+		err = f.reach(ctx, size)
+	}
+	if err != nil && f != nil {
+		err = errors.Join(err, unix.Close(f.process))
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("freeze memory: %w", err), c.thaw(after, r.pid))
 	}
@@ -57,7 +72,8 @@ func (c *Control) adopt(r reply) (*Frozen, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open frozen process: %w", err)
 	}
-	f := &Frozen{Pid: pid, Address: r.address, Size: int64(r.size), control: c, process: process}
+	boot := span{length: int64(r.size), address: r.address}
+	f := &Frozen{Pid: pid, Size: boot.length, spans: []span{boot}, control: c, process: process}
 	parent, err := parentOf(pid)
 	if err == nil && parent != c.peer {
 		err = fmt.Errorf("process %d is a child of %d, not of QEMU (%d)", pid, parent, c.peer)
@@ -67,6 +83,27 @@ func (c *Control) adopt(r reply) (*Frozen, error) {
 		return nil, errors.Join(err, unix.Close(process))
 	}
 	return f, nil
+}
+
+// reach takes the added memory in if size lies in it. Where that is does not
+// change while QEMU lives, so it may be asked for after the fork.
+func (f *Frozen) reach(ctx context.Context, size int64) error {
+	if size == f.Size {
+		return nil
+	}
+	if size < f.Size {
+		return fmt.Errorf("%d bytes of RAM are asked for, the VM was started with %d", size, f.Size)
+	}
+	r, err := f.control.region(ctx, regionAdded)
+	if err != nil {
+		return fmt.Errorf("find added memory: %w", err)
+	}
+	added := span{offset: f.Size, length: size - f.Size, address: r.address}
+	if added.length > int64(r.size) {
+		return fmt.Errorf("%d bytes of added memory are asked for, there is room for %d", added.length, r.size)
+	}
+	f.Size, f.spans = size, append(f.spans, added)
+	return nil
 }
 
 // Close ends the frozen process.

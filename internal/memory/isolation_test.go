@@ -22,6 +22,7 @@ func TestIsolation(t *testing.T) {
 		seeds uint64
 	}{
 		{"victim", startVictim, 4 << 20, 40, 3},
+		{"two regions", startGrown, 4 << 20, 40, 3},
 		{"qemu", startQEMU, 8 << 20, 14, 2},
 	} {
 		for seed := range c.seeds {
@@ -75,7 +76,7 @@ func (f *family) step() {
 // fork captures w once, while w goes on writing, and starts children.
 func (f *family) fork(w *twin, children int) {
 	f.t.Helper()
-	frozen, err := w.control().Fork(f.t.Context())
+	frozen, err := w.control().Fork(f.t.Context(), w.base.Size)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 const (
 	envPreload = "LD_PRELOAD"
 	envRAM     = "PANDO_RAM"
+	envAdded   = "PANDO_RAM_ADDED"
 	envSocket  = "PANDO_MEMORY_SOCKET"
 )
 
@@ -57,9 +58,9 @@ func writeLibrary(dir, path string) error {
 	return nil
 }
 
-// LibraryEnv returns what QEMU's environment needs: the library, the RAM file
-// that its memory backend names, and where the control socket shall be. The
-// path of the socket may have 107 bytes.
-func LibraryEnv(libPath, ramPath, ctlPath string) []string {
-	return []string{envPreload + "=" + libPath, envRAM + "=" + ramPath, envSocket + "=" + ctlPath}
+// LibraryEnv returns what QEMU's environment needs: the library, the files that
+// the memory backends of the RAM and of memory that is added to it name, and
+// where the control socket shall be. The path of the socket may have 107 bytes.
+func LibraryEnv(libPath, ramPath, addedPath, ctlPath string) []string {
+	return []string{envPreload + "=" + libPath, envRAM + "=" + ramPath, envAdded + "=" + addedPath, envSocket + "=" + ctlPath}
 }

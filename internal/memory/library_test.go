@@ -85,7 +85,7 @@ func TestUnmappedRegionIsLeftAlone(t *testing.T) {
 	store, dir := newStore(t)
 	v := newVictim(t, dir, mib)
 	v.sayOK("unmap")
-	if _, err := v.control().Fork(t.Context()); err == nil {
+	if _, err := v.control().Fork(t.Context(), mib); err == nil {
 		t.Error("Fork did not fail")
 	}
 	if err := v.control().Lay(t.Context(), memory.Map{Size: mib}, opener(store)); err == nil {
@@ -150,7 +150,7 @@ func TestEnvironmentMistakes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), testTools().victim, fmt.Sprint(mib))
-			cmd.Env = append(slices.Clip(env), memory.LibraryEnv(testTools().library, ram, c.sock)...)
+			cmd.Env = append(slices.Clip(env), memory.LibraryEnv(testTools().library, ram, "", c.sock)...)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), c.says) {
 				t.Errorf("%v: %s", err, out)

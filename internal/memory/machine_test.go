@@ -110,21 +110,20 @@ func (v *victim) content() []byte {
 	return b
 }
 
-// libraryEnv makes a RAM file in dir and returns the environment of the library.
+// libraryEnv makes RAM files in dir and returns the environment of the library.
 func libraryEnv(t testing.TB, dir string, size int64) (env []string, ram, sock string) {
 	t.Helper()
 	ram, sock = filepath.Join(dir, "ram"), filepath.Join(dir, "memory.sock")
-	f, err := os.Create(ram)
-	if err != nil {
-		t.Fatal(err)
+	added := filepath.Join(dir, "added")
+	for _, path := range []string{ram, added} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := f.Truncate(size); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return append(os.Environ(), memory.LibraryEnv(testTools().library, ram, sock)...), ram, sock
+	return append(os.Environ(), memory.LibraryEnv(testTools().library, ram, added, sock)...), ram, sock
 }
 
 func machineDir(t testing.TB, dir string) string {
@@ -138,12 +137,23 @@ func machineDir(t testing.TB, dir string) string {
 
 func startVictim(t testing.TB, dir string, size int64) machine { return newVictim(t, dir, size) }
 
+// startGrown starts a victim a good third of whose RAM was added, and which has
+// room for more.
+func startGrown(t testing.TB, dir string, size int64) machine {
+	boot := size * 5 / 8 / memory.PageSize * memory.PageSize
+	return newVictimOf(t, dir, size, boot, 2*size)
+}
+
 func newVictim(t testing.TB, dir string, size int64) *victim {
+	return newVictimOf(t, dir, size, size, 0)
+}
+
+func newVictimOf(t testing.TB, dir string, size, boot, room int64) *victim {
 	t.Helper()
 	dir = machineDir(t, dir)
-	env, _, sock := libraryEnv(t, dir, size)
+	env, _, sock := libraryEnv(t, dir, max(size, room))
 	v := &victim{lineMachine{t: t, size: size, sock: sock}}
-	v.cmd = exec.CommandContext(t.Context(), testTools().victim, fmt.Sprint(size))
+	v.cmd = exec.CommandContext(t.Context(), testTools().victim, fmt.Sprint(size), fmt.Sprint(boot), fmt.Sprint(room))
 	v.cmd.Env = env
 	v.cmd.Stderr = &v.stderr
 	to, err := v.cmd.StdinPipe()
@@ -261,7 +271,7 @@ func (w *twin) compare(t testing.TB) {
 // capture freezes and captures w into a new layer, and holds its layers for owner.
 func (w *twin) capture(t testing.TB, store *layer.Store, owner string) (memory.Map, memory.CaptureStats) {
 	t.Helper()
-	frozen, err := w.control().Fork(t.Context())
+	frozen, err := w.control().Fork(t.Context(), w.base.Size)
 	if err != nil {
 		t.Fatal(err)
 	}

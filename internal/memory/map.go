@@ -101,6 +101,31 @@ func (m Map) OwnBytes(id layer.ID) int64 {
 // pages returns the size of the RAM in pages.
 func (m Map) pages() int64 { return m.Size / PageSize }
 
+// split returns the map of the first size bytes, and that of the rest, which
+// counts from 0 again. Both name all layers.
+func (m Map) split(size int64) (first, rest Map) {
+	first, rest = Map{Size: size, Layers: m.Layers}, Map{Size: m.Size - size, Layers: m.Layers}
+	for _, e := range m.Extents {
+		if e.Offset < size {
+			head := e
+			head.Length = min(e.Length, size-e.Offset)
+			first.Extents = append(first.Extents, head)
+		}
+		if cut := max(size-e.Offset, 0); cut < e.Length {
+			rest.Extents = append(rest.Extents, Extent{
+				Offset: e.Offset + cut - size, Length: e.Length - cut, Layer: e.Layer, LayerOffset: e.LayerOffset + cut,
+			})
+		}
+	}
+	return first, rest
+}
+
+// Grown returns m with its RAM made larger; what is new reads as zero.
+func (m Map) Grown(size int64) Map {
+	m.Size = max(m.Size, size)
+	return m
+}
+
 // mapBuilder collects extents in ascending order, joins those that continue
 // each other, and lists the layers they use.
 type mapBuilder struct {

@@ -50,7 +50,7 @@ func runPass(t *testing.T, ram []byte, set *pageSet, gap int64) *pass {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = file.Close() })
-	r, err := newReader(&Frozen{Pid: os.Getpid(), Address: uint64(uintptr(unsafe.Pointer(&ram[0])))})
+	r, err := newReader(&Frozen{Pid: os.Getpid(), spans: []span{{length: int64(len(ram)), address: uint64(uintptr(unsafe.Pointer(&ram[0])))}}})
 	if err != nil {
 		t.Fatal(err)
 	}

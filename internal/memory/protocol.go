@@ -32,6 +32,12 @@ const (
 	orderThaw
 )
 
+// The regions of a RAM. An older library knows only the first.
+const (
+	regionBoot uint32 = iota
+	regionAdded
+)
+
 // request is one message to the library.
 type request struct {
 	order  order

@@ -128,7 +128,7 @@ func TestForkOfStranger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := impostor(t, func(o order) []byte { return answer(o, 0, "", r) })
-			if f, err := c.Fork(t.Context()); err == nil {
+			if f, err := c.Fork(t.Context(), 1<<20); err == nil {
 				t.Errorf("process %d was taken", f.Pid)
 			}
 		})
@@ -146,7 +146,7 @@ func TestForkOfChild(t *testing.T) {
 	c := impostor(t, func(o order) []byte {
 		return answer(o, 0, "", reply{pid: uint64(child.Process.Pid), address: 1 << 20, size: 1 << 20})
 	})
-	f, err := c.Fork(t.Context())
+	f, err := c.Fork(t.Context(), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,10 +178,10 @@ func TestNonsenseClosesTheConnection(t *testing.T) {
 				}
 				return nonsense
 			})
-			if _, err := c.Fork(t.Context()); err == nil {
+			if _, err := c.Fork(t.Context(), 1<<20); err == nil {
 				t.Error("no error")
 			}
-			if _, err := c.Fork(t.Context()); !errors.Is(err, ErrControlClosed) {
+			if _, err := c.Fork(t.Context(), 1<<20); !errors.Is(err, ErrControlClosed) {
 				t.Errorf("the connection is still used: %v", err)
 			}
 		})
@@ -205,7 +205,7 @@ func TestSilentLibrary(t *testing.T) {
 		<-asked
 		cancel()
 	}()
-	if _, err := c.Fork(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := c.Fork(ctx, 1<<20); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	close(silence)

@@ -26,24 +26,34 @@ func (f *Frozen) ownPages(ctx context.Context) (*pageSet, error) {
 		return nil, fmt.Errorf("open page map: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // read only
-	pages := f.Size / PageSize
-	own := newPageSet(pages)
+	own := newPageSet(f.Size / PageSize)
 	buffer := make([]byte, pagemapChunk*pagemapEntry)
-	for at := int64(0); at < pages; at += pagemapChunk {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		chunk := buffer[:min(pagemapChunk, pages-at)*pagemapEntry]
-		if _, err := file.ReadAt(chunk, (int64(f.Address/PageSize)+at)*pagemapEntry); err != nil {
-			return nil, fmt.Errorf("read page map: %w", err)
-		}
-		for i := 0; i < len(chunk); i += pagemapEntry {
-			if isOwn(binary.NativeEndian.Uint64(chunk[i:])) {
-				own.add(at + int64(i/pagemapEntry))
-			}
+	for _, s := range f.spans {
+		if err := s.ownPages(ctx, file, buffer, own); err != nil {
+			return nil, err
 		}
 	}
 	return own, nil
+}
+
+// ownPages adds the own pages of one span.
+func (s span) ownPages(ctx context.Context, pagemap *os.File, buffer []byte, own *pageSet) error {
+	first, pages := s.offset/PageSize, s.length/PageSize
+	for at := int64(0); at < pages; at += pagemapChunk {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		chunk := buffer[:min(pagemapChunk, pages-at)*pagemapEntry]
+		if _, err := pagemap.ReadAt(chunk, (int64(s.address/PageSize)+at)*pagemapEntry); err != nil {
+			return fmt.Errorf("read page map: %w", err)
+		}
+		for i := 0; i < len(chunk); i += pagemapEntry {
+			if isOwn(binary.NativeEndian.Uint64(chunk[i:])) {
+				own.add(first + at + int64(i/pagemapEntry))
+			}
+		}
+	}
+	return nil
 }
 
 func isOwn(entry uint64) bool {
@@ -55,8 +65,7 @@ func isOwn(entry uint64) bool {
 // pinning a page that source and child share makes the kernel copy it first.
 type reader struct {
 	memory *os.File
-	// address is where the guest's RAM starts.
-	address int64
+	spans  []span
 }
 
 func newReader(f *Frozen) (*reader, error) {
@@ -64,7 +73,7 @@ func newReader(f *Frozen) (*reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open memory of frozen process: %w", err)
 	}
-	return &reader{memory: memory, address: int64(f.Address)}, nil
+	return &reader{memory: memory, spans: f.spans}, nil
 }
 
 func (r *reader) close() { _ = r.memory.Close() }
@@ -72,11 +81,17 @@ func (r *reader) close() { _ = r.memory.Close() }
 // read fills buffer with the pages of the runs, which have exactly its length.
 func (r *reader) read(runs []pageRun, buffer []byte) error {
 	for _, run := range runs {
-		n := (run.to - run.from) * PageSize
-		if _, err := r.memory.ReadAt(buffer[:n], r.address+run.from*PageSize); err != nil {
-			return fmt.Errorf("read frozen memory: %w", err)
+		from, to := run.from*PageSize, run.to*PageSize
+		for _, s := range r.spans {
+			n := min(to, s.offset+s.length) - from
+			if n <= 0 {
+				continue
+			}
+			if _, err := r.memory.ReadAt(buffer[:n], int64(s.address)+from-s.offset); err != nil {
+				return fmt.Errorf("read frozen memory: %w", err)
+			}
+			buffer, from = buffer[n:], from+n
 		}
-		buffer = buffer[n:]
 	}
 	return nil
 }

@@ -13,8 +13,12 @@
  *  - nothing here needs /proc, root or a writable file system beyond the folder
  *    of the control socket.
  *
- * Environment: PANDO_RAM (path of the RAM file), PANDO_MEMORY_SOCKET (path of
- * the control socket). Without PANDO_RAM the library does nothing at all.
+ * RAM is one or two regions: that of the boot, and behind it, from the moment on
+ * that a VM is given more memory, the room for all that can be added.
+ *
+ * Environment: PANDO_RAM (path of the RAM file), PANDO_RAM_ADDED (path of the
+ * file of added memory), PANDO_MEMORY_SOCKET (path of the control socket).
+ * Without PANDO_RAM the library does nothing at all.
  */
 #ifndef PANDO_COWRAM_H
 #define PANDO_COWRAM_H
@@ -26,12 +30,15 @@
 #include "protocol.h"
 
 #define ENV_RAM "PANDO_RAM"
+#define ENV_RAM_ADDED "PANDO_RAM_ADDED"
 #define ENV_SOCKET "PANDO_MEMORY_SOCKET"
 
 enum {
 	PAGE_BYTES = 4096,
-	/* One region today. Hot-plugged memory will be the next one. */
-	MAX_REGIONS = 1,
+	/* The numbers of the regions. */
+	REGION_BOOT = 0,
+	REGION_ADDED = 1,
+	MAX_REGIONS = 2,
 };
 
 /* fault is why an order was refused: an errno and a sentence for the log. */
@@ -54,9 +61,9 @@ int raw_madvise(void *address, size_t length, int advice);
 
 /* region.c: what guest RAM is mapped where. All calls take their own lock. */
 
-/* region_map maps length bytes of private zero memory in place of the RAM
- * file, remembers them, and starts the control thread. */
-void *region_map(void *address, size_t length, int protection, int flags);
+/* region_map maps length bytes of private zero memory in place of the file of a
+ * region, remembers them, and starts the control thread. */
+void *region_map(uint32_t index, void *address, size_t length, int protection, int flags);
 
 /* region_forget is called before [address, address+length) is unmapped. */
 void region_forget(const void *address, size_t length);

@@ -21,25 +21,37 @@ static int is_shared(int flags)
 	return type == MAP_SHARED || type == MAP_SHARED_VALIDATE;
 }
 
-/* The RAM file is told by device and inode, since a jail has no /proc in which
- * to look a descriptor's path up. */
-static int is_ram(int fd)
+/* is_at tells whether a descriptor is of the file that an environment variable
+ * names. It compares device and inode, since a jail has no /proc in which to look
+ * a descriptor's path up. */
+static int is_at(const struct stat *got, const char *variable)
 {
-	const char *path = getenv(ENV_RAM);
-	struct stat wanted, got;
+	const char *path = getenv(variable);
+	struct stat wanted;
 
-	if (path == NULL || fstat(fd, &got) != 0 || stat(path, &wanted) != 0)
-		return 0;
-	return wanted.st_dev == got.st_dev && wanted.st_ino == got.st_ino;
+	return path != NULL && stat(path, &wanted) == 0 &&
+		wanted.st_dev == got->st_dev && wanted.st_ino == got->st_ino;
+}
+
+/* region_of returns the region whose file a descriptor is of, or -1. */
+static int region_of(int fd)
+{
+	struct stat got;
+
+	if (fstat(fd, &got) != 0)
+		return -1;
+	if (is_at(&got, ENV_RAM))
+		return REGION_BOOT;
+	return is_at(&got, ENV_RAM_ADDED) ? REGION_ADDED : -1;
 }
 
 static void *map(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
 	void *mapped;
-	int saved;
+	int region, saved;
 
-	if (fd >= 0 && is_shared(flags) && is_ram(fd))
-		return region_map(address, length, protection, flags);
+	if (fd >= 0 && is_shared(flags) && (region = region_of(fd)) >= 0)
+		return region_map((uint32_t)region, address, length, protection, flags);
 	mapped = raw_mmap(address, length, protection, flags, fd, offset);
 	if (mapped != MAP_FAILED && (flags & MAP_ANONYMOUS) && !is_shared(flags) &&
 	    length >= LARGE_MAPPING && getenv(ENV_RAM) != NULL) {

@@ -24,15 +24,14 @@ struct region {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct region regions[MAX_REGIONS];
-static uint32_t mapped;
 
-void *region_map(void *address, size_t length, int protection, int flags)
+void *region_map(uint32_t index, void *address, size_t length, int protection, int flags)
 {
-	struct region *r;
+	struct region *r = &regions[index];
 	char *ram = MAP_FAILED;
 
 	pthread_mutex_lock(&lock);
-	if (mapped == MAX_REGIONS || length % PAGE_BYTES != 0) {
+	if (r->address != NULL || length == 0 || length % PAGE_BYTES != 0) {
 		/* A second mapping of the same file would be a second, different RAM. */
 		errno = EBUSY;
 		goto out;
@@ -43,7 +42,6 @@ void *region_map(void *address, size_t length, int protection, int flags)
 		goto out;
 	/* A huge page would turn one written byte into 2 MiB of own memory. */
 	raw_madvise(ram, length, MADV_NOHUGEPAGE);
-	r = &regions[mapped++];
 	r->address = ram;
 	r->size = length;
 	r->protection = protection;
@@ -58,7 +56,7 @@ out:
 /* find returns the live region that [address, address+length) touches. */
 static struct region *find(const char *address, size_t length)
 {
-	for (uint32_t i = 0; i < mapped; i++) {
+	for (uint32_t i = 0; i < MAX_REGIONS; i++) {
 		struct region *r = &regions[i];
 		if (r->address != NULL && address < r->address + r->size && address + length > r->address)
 			return r;
@@ -138,7 +136,7 @@ int region_find(uint32_t index, char **address, size_t *size, struct fault *f)
 	int result = 0;
 
 	pthread_mutex_lock(&lock);
-	if (index >= mapped || regions[index].address == NULL) {
+	if (index >= MAX_REGIONS || regions[index].address == NULL) {
 		result = fail(f, ENOENT, "there is no memory region %u", index);
 	} else {
 		*address = regions[index].address;
@@ -223,7 +221,7 @@ int region_lay(uint32_t index, const struct wire_extent *extents, uint32_t count
 	if (check_layers(fds, layers, sizes, f) != 0)
 		return -1;
 	pthread_mutex_lock(&lock);
-	if (index >= mapped || regions[index].address == NULL)
+	if (index >= MAX_REGIONS || regions[index].address == NULL)
 		result = fail(f, ENOENT, "there is no memory region %u", index);
 	else if (check_extents(extents, count, regions[index].size, sizes, layers, f) != 0)
 		result = -1;
