@@ -95,6 +95,15 @@ func namespacesRefused(err error) bool {
 		errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EUSERS)
 }
 
+// Limit changes the limits of a cgroup whose processes may run.
+func (j *Jail) Limit(cgroup string, limits Limits) error {
+	if !groupName(cgroup) {
+		return fmt.Errorf("limit cgroup: %q is not a plain name", cgroup)
+	}
+	_, err := j.cgroups.create(cgroup, limits)
+	return err
+}
+
 // Remove ends what is left in a cgroup and removes it; idempotent.
 func (j *Jail) Remove(cgroup string) error {
 	if !groupName(cgroup) {

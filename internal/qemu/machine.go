@@ -32,7 +32,17 @@ const (
 	DiskNode = "disk0-start"
 
 	ramObject    = "ram0"
+	addedObject  = "ram1"
+	addedDevice  = "mem0"
 	firmwareNode = "firmware"
+)
+
+// Up to what a VM can grow while it runs. Both are part of what the guest sees,
+// so they are the same on every host; a machine that is larger from the start
+// keeps its size.
+const (
+	MaxCPUs      = 16
+	MaxMemoryMiB = 64 << 10
 )
 
 // DefaultFirmware is where Debian and Ubuntu have the BIOS for the PC machines.
@@ -49,11 +59,15 @@ type Machine struct {
 	// ID names the process in lists; letters, digits, dash.
 	ID string
 	// Dir is the VM's own folder, absolute: sockets, RAM file, serial log.
-	Dir       string
-	CPUs      int
+	Dir  string
+	CPUs int
+	// MemoryMiB is the memory that the guest boots with.
 	MemoryMiB int
-	Accel     Accel
-	CPUModel  string
+	// AddedMemory says that the machine has the device through which it was given
+	// more memory; how much is in the state that it loads.
+	AddedMemory bool
+	Accel       Accel
+	CPUModel    string
 	// Type is a versioned machine type, never an alias: "pc-i440fx-7.2".
 	Type string
 	// Firmware is the BIOS image; empty means DefaultFirmware.
@@ -83,6 +97,9 @@ func (m Machine) MemorySocket() string { return filepath.Join(m.Dir, "memory.soc
 
 // RAMFile is the file behind guest RAM. QEMU creates or extends it, sparse.
 func (m Machine) RAMFile() string { return filepath.Join(m.Dir, "ram") }
+
+// AddedRAMFile is the file behind memory that is added while the guest runs.
+func (m Machine) AddedRAMFile() string { return filepath.Join(m.Dir, "ram-added") }
 
 // SerialLog is what the guest writes to its first serial port. QEMU appends, so
 // truncating the file at any time is safe and is how its size is bounded.
@@ -137,7 +154,7 @@ func (m Machine) Env() []string {
 		"MALLOC_ARENA_MAX=1", "MALLOC_TRIM_THRESHOLD_=131072", "MALLOC_MMAP_THRESHOLD_=131072",
 	}
 	if m.MemoryLibrary != "" {
-		env = append(env, memory.LibraryEnv(m.MemoryLibrary, m.RAMFile(), m.MemorySocket())...)
+		env = append(env, memory.LibraryEnv(m.MemoryLibrary, m.RAMFile(), m.AddedRAMFile(), m.MemorySocket())...)
 	}
 	return env
 }
@@ -163,10 +180,17 @@ func (m Machine) parts() []part {
 	if m.Disk != "" {
 		parts = append(parts, disk{m.Disk})
 	}
+	if m.AddedMemory {
+		parts = append(parts, m.addedMemory())
+	}
 	if m.Kernel != "" {
 		parts = append(parts, kernel{m.Kernel, m.Initrd, m.Append})
 	}
 	return append(parts, start{incoming: m.Incoming, paused: m.Paused})
+}
+
+func (m Machine) addedMemory() addedMemory {
+	return addedMemory{MaxMemoryMiB - m.MemoryMiB, m.AddedRAMFile()}
 }
 
 // memoryArg is QEMU's notation for a number of MiB.

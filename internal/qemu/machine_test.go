@@ -29,7 +29,9 @@ func TestCommandLine(t *testing.T) {
 	boot.Incoming, boot.Initrd = false, ""
 	odd := fullMachine()
 	odd.Dir, odd.Disk, odd.Append = "/data,a=b/vm", "/data,a=b/vm/disk, one.qcow2", "a,b=c"
-	for name, m := range map[string]qemu.Machine{"restore": fullMachine(), "smallest": smallest, "boot": boot, "odd": odd} {
+	grown := fullMachine()
+	grown.CPUs, grown.AddedMemory = 4, true
+	for name, m := range map[string]qemu.Machine{"restore": fullMachine(), "grown": grown, "smallest": smallest, "boot": boot, "odd": odd} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if err := m.Validate(); err != nil {

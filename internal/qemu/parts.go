@@ -67,7 +67,7 @@ type processors struct {
 }
 
 func (p processors) args() []string {
-	return []string{"-cpu", p.model, "-smp", option("").number("cpus", p.count).number("maxcpus", p.count).String()}
+	return []string{"-cpu", p.model, "-smp", option("").number("cpus", p.count).number("maxcpus", max(p.count, MaxCPUs)).String()}
 }
 
 // ram is guest memory, shared as far as QEMU knows: the memory library makes it
@@ -80,7 +80,28 @@ type ram struct {
 func (p ram) args() []string {
 	backend := option("memory-backend-file").set("id", ramObject).set("size", memoryArg(p.mib)).
 		set("mem-path", p.path).on("share").off("prealloc").off("merge").off("dump")
-	return []string{"-m", memoryArg(p.mib), "-object", backend.String()}
+	size := option("").set("size", memoryArg(p.mib)).set("maxmem", memoryArg(max(p.mib, MaxMemoryMiB)))
+	return []string{"-m", size.String(), "-object", backend.String()}
+}
+
+// addedMemory is the room for memory that is added while the guest runs, and the
+// device that tells the guest how much of it there is. A machine gets both when
+// memory is added to it for the first time, because the device has the modern
+// interface only: it makes each saved state six times as large (see virtio).
+type addedMemory struct {
+	mib  int
+	path string
+}
+
+// addedSlot is where the device is on the PCI bus: far behind those that the
+// machine starts with, and the same whether it was there at the start or not.
+const addedSlot = "1e"
+
+func (p addedMemory) args() []string {
+	backend := option("memory-backend-file").set("id", addedObject).set("size", memoryArg(p.mib)).
+		set("mem-path", p.path).on("share").off("prealloc").off("merge").off("dump")
+	device := option("virtio-mem-pci").set("id", addedDevice).set("memdev", addedObject).set("addr", addedSlot)
+	return []string{"-object", backend.String(), "-device", device.String()}
 }
 
 type monitor struct{ socket string }
@@ -145,7 +166,9 @@ type panicNotifier struct{}
 func (panicNotifier) args() []string { return []string{"-device", "pvpanic"} }
 
 // disk is a qcow2 file on the VM's virtio disk. Guest flushes reach the host's
-// disk; discards free space in the overlay.
+// disk; discards free space in the overlay. It has one queue whatever the number
+// of CPUs, which grows and must not change the device: one thread of QEMU serves
+// all queues anyway.
 type disk struct{ path string }
 
 func (p disk) args() []string {
@@ -156,7 +179,7 @@ func (p disk) args() []string {
 	return []string{
 		"-blockdev", file.String(),
 		"-blockdev", qcow2.String(),
-		"-device", virtio("virtio-blk-pci").set("id", DiskDevice).set("drive", DiskNode).String(),
+		"-device", virtio("virtio-blk-pci").number("num-queues", 1).set("id", DiskDevice).set("drive", DiskNode).String(),
 	}
 }
 

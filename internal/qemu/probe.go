@@ -57,7 +57,7 @@ func (h Host) Layout() string {
 	const nowhere = "/nowhere"
 	m := Machine{
 		ID: "any", Dir: nowhere, CPUs: 1, MemoryMiB: 1, Accel: h.Accel, CPUModel: h.CPUModel, Type: h.MachineType,
-		Firmware: h.Firmware, Disk: nowhere, Kernel: nowhere, Initrd: nowhere, Append: nowhere, Incoming: true,
+		Firmware: h.Firmware, Disk: nowhere, Kernel: nowhere, Initrd: nowhere, Append: nowhere, Incoming: true, AddedMemory: true,
 	}
 	sum := sha256.Sum256([]byte(h.Version + "\x00" + strings.Join(m.Args(), "\x00")))
 	return hex.EncodeToString(sum[:8])
