@@ -151,7 +151,7 @@ func (s *Server) answer(ctx context.Context, st *http2.Stream) {
 			h(st)
 			return
 		}
-		s.reply(st, link.Reply{Error: "unknown request"})
+		s.reply(st, link.Reply{Error: link.UnknownRequest})
 	}
 }
 

@@ -6,6 +6,7 @@ package setup
 import (
 	"github.com/pandovm/pando/internal/agent/command"
 	"github.com/pandovm/pando/internal/agent/files"
+	"github.com/pandovm/pando/internal/agent/growth"
 	"github.com/pandovm/pando/internal/agent/http2"
 	"github.com/pandovm/pando/internal/agent/process"
 	"github.com/pandovm/pando/internal/agent/terminal"
@@ -20,6 +21,8 @@ type Parts struct {
 	// Commands is the folder in which commands' records and output are kept;
 	// empty keeps neither on the disk.
 	Commands string
+	// Growth takes added hardware into use.
+	Growth growth.Service
 }
 
 // Handlers returns the services by the paths that they answer.
@@ -38,6 +41,7 @@ func Handlers(p Parts) map[string]http2.Handler {
 		link.PathProcesses: commands.Processes,
 		link.PathKill:      commands.Kill,
 		link.PathFiles:     files.New(p.Accounts).Serve,
+		link.PathGrow:      p.Growth.Grow,
 
 		link.PathTerminalOpen:   terminals.Open,
 		link.PathTerminalAttach: terminals.Attach,

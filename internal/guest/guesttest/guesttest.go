@@ -74,6 +74,8 @@ func Start(t testing.TB, options ...Option) *Guest {
 		t.Fatal(err)
 	}
 	parts := setup.Parts{Spawner: spawner, Commands: filepath.Join(dir, "commands")}
+	// The machine of the test is not to be grown.
+	parts.Growth.Root = filepath.Join(dir, "no-machine")
 	for _, o := range options {
 		o(&parts)
 	}
