@@ -255,6 +255,17 @@ type Fork struct {
 	Error *Error `json:"error,omitempty"`
 }
 
+// ResizeVMRequest is the body of POST /v5/vms/{id}/resize. What is omitted or null
+// stays as it is, and nothing can become smaller.
+type ResizeVMRequest struct {
+	// CPU is the number of virtual CPUs.
+	CPU *int `json:"cpu,omitempty"`
+	// Memory is in MiB. What is added is a multiple of 4.
+	Memory *int `json:"memory,omitempty"`
+	// Storage is the size of the root disk in MiB.
+	Storage *int `json:"storage,omitempty"`
+}
+
 // ExecRequest is the body of POST /v5/vms/{id}/exec-await.
 type ExecRequest struct {
 	// Command is run by the user's login shell.

@@ -90,6 +90,13 @@ func (v *VMs) act(ctx context.Context, ref, verb string) (api.VM, error) {
 	return callOn[api.VM](ctx, v.c, http.MethodPost, "vms", ref, verb, struct{}{})
 }
 
+// Resize makes a VM larger; what is nil stays as it is. A running VM has
+// everything when the call returns, a paused or stopped one has its CPUs and
+// memory when it starts.
+func (v *VMs) Resize(ctx context.Context, ref string, r api.ResizeVMRequest) (api.VM, error) {
+	return callOn[api.VM](ctx, v.c, http.MethodPost, "vms", ref, "resize", r)
+}
+
 // Fork captures a running VM once and starts children from that moment. A
 // child that failed is reported in its entry, not as the call's error. It is
 // safe to lose the connection: no child is made twice.

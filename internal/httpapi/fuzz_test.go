@@ -31,7 +31,8 @@ func willing(f *testing.F) *lab {
 			snapshot: func(context.Context, string, vm.SnapshotParams) (snapshot.Snapshot, time.Duration, error) {
 				return snapshot.Snapshot{}, 0, nil
 			},
-			fork: func(context.Context, string, vm.ForkParams) (vm.ForkOutcome, error) { return vm.ForkOutcome{}, nil },
+			resize: func(context.Context, string, vm.ResizeParams) (vm.VM, error) { return vm.VM{ID: "vm-1"}, nil },
+			fork:   func(context.Context, string, vm.ForkParams) (vm.ForkOutcome, error) { return vm.ForkOutcome{}, nil },
 		},
 		commands: &fakeCommands{
 			exec: func(_ context.Context, _ string, p command.Order) (command.Result, error) {

@@ -28,6 +28,7 @@ type VMs interface {
 	Pause(ctx context.Context, ref string) (vm.VM, error)
 	Stop(ctx context.Context, ref string) (vm.VM, error)
 	Delete(ctx context.Context, ref string) error
+	Resize(ctx context.Context, ref string, p vm.ResizeParams) (vm.VM, error)
 	// Snapshot also returns how long the VM stood still.
 	Snapshot(ctx context.Context, ref string, p vm.SnapshotParams) (snapshot.Snapshot, time.Duration, error)
 	Fork(ctx context.Context, ref string, p vm.ForkParams) (vm.ForkOutcome, error)

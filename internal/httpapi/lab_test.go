@@ -52,6 +52,7 @@ type fakeVMs struct {
 	pause    func(context.Context, string) (vm.VM, error)
 	stop     func(context.Context, string) (vm.VM, error)
 	remove   func(context.Context, string) error
+	resize   func(context.Context, string, vm.ResizeParams) (vm.VM, error)
 	snapshot func(context.Context, string, vm.SnapshotParams) (snapshot.Snapshot, time.Duration, error)
 	fork     func(context.Context, string, vm.ForkParams) (vm.ForkOutcome, error)
 }
@@ -74,6 +75,10 @@ func (f *fakeVMs) Outlook(v vm.VM) vm.Outlook {
 		return vm.Outlook{}
 	}
 	return f.outlook(v)
+}
+
+func (f *fakeVMs) Resize(ctx context.Context, ref string, p vm.ResizeParams) (vm.VM, error) {
+	return f.resize(ctx, ref, p)
 }
 
 func (f *fakeVMs) List(ctx context.Context, filter vm.Filter) ([]vm.VM, map[api.State]int, error) {

@@ -28,6 +28,14 @@ func (s *server) lifecycleRoutes() []route {
 			Summary:     "Shut a VM down.",
 			Description: "The disk is kept. A paused VM loses its saved memory.",
 		}, s.transition(func(ctx context.Context, ref string) (vm.VM, error) { return s.vms.Stop(ctx, ref) })),
+		handle(Operation{
+			Method: "POST", Path: "/v5/vms/{id}/resize", ID: "resizeVM", Status: 200,
+			Errors:  append([]api.Code{api.CodeAgentUnsupported}, changes...),
+			Summary: "Make a VM larger.",
+			Description: "A running VM has everything when this answers: CPUs and memory are online and the file system has grown. " +
+				"CPUs and memory of a paused VM grow when it resumes, those of a stopped one when it boots; a disk grows only while its VM runs. " +
+				"Nothing becomes smaller. If it fails half-way, the VM shows what was reached, and the request can be repeated.",
+		}, s.resizeVM),
 		handleOnce(Operation{
 			Method: "POST", Path: "/v5/vms/{id}/fork", ID: "forkVM", Status: 200, Errors: changes,
 			Summary: "Fork a running or paused VM into exact running copies.",
@@ -52,6 +60,14 @@ func (s *server) transition(change func(context.Context, string) (vm.VM, error))
 		}
 		return s.viewVM(ctx, v)
 	}
+}
+
+func (s *server) resizeVM(ctx context.Context, c call[api.ResizeVMRequest]) (api.VM, error) {
+	v, err := s.vms.Resize(ctx, c.ref, vm.ResizeParams{CPU: c.body.CPU, Memory: c.body.Memory, Storage: c.body.Storage})
+	if err != nil {
+		return api.VM{}, err
+	}
+	return s.viewVM(ctx, v)
 }
 
 func (s *server) forkVM(ctx context.Context, c call[api.ForkVMRequest]) (api.ForkVMResponse, error) {

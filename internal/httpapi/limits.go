@@ -30,6 +30,10 @@ func Limits() []api.Limit {
 		period("timer", field.MaxTimer, api.CodeBadRequest, "Longest timer of a VM or snapshot."),
 		number("placement.antiAffinity", vm.MaxAntiAffinity, api.CodeBadRequest, "Anti-affinity rules of a VM."),
 		number("placement.matchLabels", vm.MaxMatchLabels, api.CodeBadRequest, "Labels that an anti-affinity rule selects by."),
+		number("vm.cpu", vm.MaxCPUs, api.CodeBadRequest, "Virtual CPUs that a VM can grow to."),
+		mebibytes("vm.memory", vm.MaxMemoryMiB, api.CodeBadRequest, "Memory that a VM can grow to."),
+		mebibytes("vm.memory.step", vm.MemoryStepMiB, api.CodeBadRequest, "What the memory grows by is a multiple of this."),
+		mebibytes("vm.storage", vm.MaxStorageMiB, api.CodeBadRequest, "Root disk that a VM can grow to."),
 		number("fork.children", vm.MaxForkChildren, api.CodeBadRequest, "Children of one fork."),
 		period("background.keep", operation.DefaultKeepResult, api.CodeNotFound, "Time for which the answer of a background request is kept."),
 		period("background.after", operation.MaxBackgroundAfter, api.CodeBadRequest, "Longest wait in line that a background header may ask for."),
@@ -68,6 +72,10 @@ func characters(name string, n int64, code api.Code, text string) api.Limit {
 
 func bytesLimit(name string, n int64, code api.Code, text string) api.Limit {
 	return api.Limit{Name: name, Value: n, Unit: api.UnitBytes, Code: code, Description: text}
+}
+
+func mebibytes(name string, n int64, code api.Code, text string) api.Limit {
+	return api.Limit{Name: name, Value: n, Unit: api.UnitMebibytes, Code: code, Description: text}
 }
 
 // period is a limit of time, in seconds if those are whole.

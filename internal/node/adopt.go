@@ -68,7 +68,7 @@ func (n *Node) takeOver(ctx context.Context, m *machine) error {
 		n.log.Warn("running vm cannot be reached; ending it", "vm_id", m.id, "error", err)
 		return errors.Join(n.kill(l), n.lay(ctx, m))
 	}
-	if err := n.settleSwitch(ctx, m, l); err != nil {
+	if err := errors.Join(n.settleSwitch(ctx, m, l), n.settleSize(ctx, m, l)); err != nil {
 		return err
 	}
 	if err := l.monitor.Cont(ctx); err != nil {

@@ -130,7 +130,7 @@ func (s *freezer) stopAndGo(ctx context.Context, f *frozen) (err error) {
 	if err := s.save.Run(ctx); err != nil {
 		return fmt.Errorf("save device state: %w", err)
 	}
-	if f.ram, err = s.l.control.Fork(ctx); err != nil {
+	if f.ram, err = s.l.control.Fork(ctx, s.base.Size); err != nil {
 		return fmt.Errorf("freeze memory: %w", err)
 	}
 	return nil

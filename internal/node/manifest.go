@@ -10,12 +10,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/layer"
 	"github.com/pandovm/pando/internal/memory"
+	"github.com/pandovm/pando/internal/qemu"
 )
 
-// ManifestFormat is the version of the manifest file. Readers refuse others.
-const ManifestFormat = 1
+// ManifestFormat is the version of the manifest file. Readers refuse others, but
+// for the first, which lacks what a VM has or shall get beyond its boot.
+const (
+	ManifestFormat = 2
+	firstFormat    = 1
+)
 
 // maxManifestBytes bounds what is read of a manifest: the memory map of the
 // largest VM takes about 300 kB.
@@ -39,12 +45,35 @@ type Hardware struct {
 // Machine is the shape of a VM.
 type Machine struct {
 	Hardware
-	CPUs      int         `json:"cpus"`
-	MemoryMiB int         `json:"memoryMiB"`
-	Kernel    layer.Layer `json:"kernel"`
-	Initrd    layer.Layer `json:"initrd"`
+	CPUs int `json:"cpus"`
+	// MemoryMiB is the memory of the boot, AddedMiB what was added since.
+	MemoryMiB int `json:"memoryMiB"`
+	AddedMiB  int `json:"addedMiB,omitempty"`
+	// Grow is the size to take on at the next start.
+	Grow   Growth      `json:"grow,omitzero"`
+	Kernel layer.Layer `json:"kernel"`
+	Initrd layer.Layer `json:"initrd"`
 	// Append is the kernel's command line.
 	Append string `json:"append"`
+}
+
+// Growth is a size in CPUs and memory; what is zero stays as it is.
+type Growth struct {
+	CPUs      int `json:"cpus,omitempty"`
+	MemoryMiB int `json:"memoryMiB,omitempty"`
+}
+
+// ramBytes is how much RAM the guest may have used: what a memory map is for.
+func (m Machine) ramBytes() int64 {
+	return int64(m.MemoryMiB+qemu.AddedReach(m.MemoryMiB, m.AddedMiB)) << 20
+}
+
+// size is what the machine has, or will have at its next start.
+func (m Manifest) size() api.Resources {
+	return api.Resources{
+		CPU: max(m.Machine.CPUs, m.Machine.Grow.CPUs), Memory: max(m.Machine.MemoryMiB+m.Machine.AddedMiB, m.Machine.Grow.MemoryMiB),
+		Storage: int(m.Disk.SizeBytes >> 20),
+	}
 }
 
 // Memory is a saved RAM: a map and the layers that it refers to.
@@ -112,7 +141,7 @@ func (m Manifest) memoryMap() (memory.Map, error) {
 	if err := mm.UnmarshalBinary(m.Memory.Map); err != nil {
 		return mm, fmt.Errorf("decode memory map: %w", err)
 	}
-	if want := int64(m.Machine.MemoryMiB) << 20; mm.Size != want {
+	if want := m.Machine.ramBytes(); mm.Size != want {
 		return mm, fmt.Errorf("decode memory map: it is for %d bytes of RAM, the machine has %d", mm.Size, want)
 	}
 	return mm, nil
@@ -146,8 +175,8 @@ func unseal(data []byte, body any) error {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("decode envelope: %w", err)
 	}
-	if s.Format != ManifestFormat {
-		return fmt.Errorf("format %d is not %d", s.Format, ManifestFormat)
+	if s.Format != ManifestFormat && s.Format != firstFormat {
+		return fmt.Errorf("format %d is neither %d nor %d", s.Format, firstFormat, ManifestFormat)
 	}
 	sum := sha256.Sum256(s.Body)
 	if subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum[:])), []byte(s.SHA256)) != 1 {
@@ -168,6 +197,8 @@ func (m Manifest) validate() error {
 		return fmt.Errorf("%d cpus", m.Machine.CPUs)
 	case m.Machine.MemoryMiB < 1 || m.Machine.MemoryMiB > 16<<20:
 		return fmt.Errorf("%d MiB of memory", m.Machine.MemoryMiB)
+	case m.Machine.AddedMiB < 0 || m.Machine.AddedMiB > qemu.MaxMemoryMiB:
+		return fmt.Errorf("%d MiB of added memory", m.Machine.AddedMiB)
 	case len(m.Disk.Chain) == 0 || m.Disk.SizeBytes <= 0:
 		return errors.New("no disk")
 	}

@@ -86,7 +86,7 @@ func (n *Node) holdStill(ctx context.Context, l *live, draft *layer.Draft, f *fr
 	if err := save.Run(ctx); err != nil {
 		return fmt.Errorf("save device state: %w", err)
 	}
-	if f.ram, err = l.control.Fork(ctx); err != nil {
+	if f.ram, err = l.control.Fork(ctx, f.base.Size); err != nil {
 		return fmt.Errorf("freeze memory: %w", err)
 	}
 	return nil

@@ -132,6 +132,7 @@ func (n *Node) rouse(ctx context.Context, m *machine, identity *link.Identity, r
 	if err != nil {
 		return vm.Running{}, nil, errors.Join(err, n.kill(l))
 	}
+	n.growAtStart(ctx, m, l)
 	return r, l, nil
 }
 
@@ -249,7 +250,8 @@ func (n *Node) boot(ctx context.Context, m *machine) (vm.Running, error) {
 		return vm.Running{}, err
 	}
 	defer leave()
-	if m.rec.Memory.Map, err = (memory.Map{Size: int64(m.rec.Machine.MemoryMiB) << 20}).MarshalBinary(); err != nil {
+	m.rec.Machine.settle(m.rec.size())
+	if m.rec.Memory.Map, err = (memory.Map{Size: m.rec.Machine.ramBytes()}).MarshalBinary(); err != nil {
 		return vm.Running{}, err
 	}
 	m.rec.Memory.Layers, m.rec.State, m.rec.Token = nil, layer.Layer{}, nil

@@ -109,7 +109,7 @@ func (n *Node) kill(l *live) error {
 // clearRun removes the sockets and logs of an earlier run.
 func (m *machine) clearRun() error {
 	q := qemu.Machine{Dir: m.paths.run()}
-	for _, p := range []string{q.QMPSocket(), q.AgentSocket(), q.MemorySocket(), q.RAMFile()} {
+	for _, p := range []string{q.QMPSocket(), q.AgentSocket(), q.MemorySocket(), q.RAMFile(), q.AddedRAMFile()} {
 		if err := os.Remove(p); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("clear run folder: %w", err)
 		}
@@ -121,7 +121,8 @@ func (n *Node) qemuMachine(m *machine, incoming bool) qemu.Machine {
 	r := &m.rec
 	return qemu.Machine{
 		ID: m.home(), Dir: m.paths.run(), CPUs: r.Machine.CPUs, MemoryMiB: r.Machine.MemoryMiB,
-		Accel: n.cfg.Host.Accel, CPUModel: r.Machine.CPUModel, Type: r.Machine.Type,
+		AddedMemory: r.Machine.AddedMiB > 0,
+		Accel:       n.cfg.Host.Accel, CPUModel: r.Machine.CPUModel, Type: r.Machine.Type,
 		Kernel: n.layers.Path(r.Machine.Kernel.ID), Initrd: n.layers.Path(r.Machine.Initrd.ID),
 		Append: r.Machine.Append, Firmware: n.cfg.Host.Firmware, Disk: m.paths.overlay(r.Top),
 		MemoryLibrary: n.cfg.Library, Incoming: incoming,
@@ -136,14 +137,18 @@ const processes = 256
 const overheadBytes = 768 << 20
 
 func (n *Node) jailSpec(m *machine, q qemu.Machine) jail.Spec {
-	ram := int64(q.MemoryMiB) << 20
 	return jail.Spec{
 		Argv: append([]string{n.cfg.Host.Binary}, q.Args()...), Env: q.Env(),
 		UID: m.rec.UID, GID: m.rec.UID, Mounts: n.mounts(m), Devices: q.Devices(), Dir: m.paths.run(), Cgroup: m.home(),
-		Limits: jail.Limits{
-			// While a capture is read, the pages that the source rewrites exist twice.
-			MemoryBytes: 2*ram + overheadBytes, CPUs: q.CPUs, Processes: processes,
-		},
+		Limits: limits(m.rec.size()),
+	}
+}
+
+// limits are those of a VM of that size.
+func limits(size api.Resources) jail.Limits {
+	return jail.Limits{
+		// While a capture is read, the pages that the source rewrites exist twice.
+		MemoryBytes: 2*int64(size.Memory)<<20 + overheadBytes, CPUs: size.CPU, Processes: processes,
 	}
 }
 

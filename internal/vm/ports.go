@@ -202,6 +202,14 @@ type Node interface {
 	Snapshot(ctx context.Context, vmID, snapshotID string) (Captured, error)
 	// Fork captures a running VM once and starts the children from it.
 	Fork(ctx context.Context, o Fork) (ForkResult, error)
+	// Resize makes a VM at least as large as want. A running VM is so when it
+	// returns; any other will be at its next start, which is all that its CPUs and
+	// its memory are good for, and its disk cannot grow. It can be repeated. The
+	// size that the VM has, or will have, is returned with an error too, unless
+	// there is no such VM; a host without room is fault CONFLICT.
+	Resize(ctx context.Context, vmID string, want api.Resources) (api.Resources, error)
+	// Size returns what a VM has, or will have at its next start.
+	Size(ctx context.Context, vmID string) (api.Resources, error)
 	// Delete ends the process and removes everything of the VM; idempotent.
 	Delete(ctx context.Context, vmID string) error
 	// AwaitDurable returns once every file of the snapshot is checksummed and on

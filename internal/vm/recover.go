@@ -56,11 +56,27 @@ func (m *Manager) settleVM(ctx context.Context, v VM) error {
 	}
 	was := v.State
 	v, err = m.settle(ctx, v.ID, p, reasonFound(p))
+	if err == nil && p != PresenceAbsent {
+		err = m.settleSize(ctx, v)
+	}
 	if err != nil || p != PresenceCrashed || !v.AutomaticRestart || was != api.StateRunning {
 		return err
 	}
 	// The restart waits on the agenda: after a loss of the host there are many.
 	_, err = m.planRestart(ctx, v.ID, v.StateReason, soundRun)
+	return err
+}
+
+// settleSize records what a resize reached that a daemon did not live to record.
+func (m *Manager) settleSize(ctx context.Context, v VM) error {
+	have, err := m.node.Size(ctx, v.ID)
+	if err != nil {
+		return fmt.Errorf("ask for the size of vm %s: %w", v.ID, err)
+	}
+	if have == v.Resources {
+		return nil
+	}
+	_, err = m.sized(ctx, v.ID, have)
 	return err
 }
 

@@ -39,6 +39,8 @@ func Conformance(t *testing.T, n Node, snapshotID string) {
 		"snapshot of paused":  (*rig).snapshotPaused,
 		"delete in any state": (*rig).deleteAny,
 		"usage":               (*rig).usage,
+		"resize":              (*rig).resize,
+		"resize of a stopped": (*rig).resizeStopped,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -294,4 +296,69 @@ func (r *rig) usage() {
 func isNotFound(err error) bool {
 	f := fault.As(err)
 	return f != nil && f.Code == api.CodeNotFound
+}
+
+func (r *rig) size(id string) api.Resources {
+	r.Helper()
+	size, err := r.n.Size(r.Context(), id)
+	r.must(err)
+	return size
+}
+
+func (r *rig) wantSize(id string, want api.Resources) {
+	r.Helper()
+	if got := r.size(id); got != want {
+		r.Fatalf("%s has %+v, want %+v", id, got, want)
+	}
+}
+
+// resizeTo resizes a VM and checks what is answered.
+func (r *rig) resizeTo(id string, want api.Resources) {
+	r.Helper()
+	got, err := r.n.Resize(r.Context(), id, want)
+	r.must(err)
+	if got != want {
+		r.Fatalf("resize to %+v gave %+v", want, got)
+	}
+	r.wantSize(id, want)
+}
+
+// resize grows a running and a paused VM and looks for the size wherever it must
+// go with the VM.
+func (r *rig) resize() {
+	id := r.create()
+	was := r.size(id)
+	r.write(id, volatileDir+"memory", "kept")
+	larger := api.Resources{CPU: was.CPU + 1, Memory: was.Memory + 128, Storage: was.Storage + 256}
+	r.resizeTo(id, larger)
+	r.resizeTo(id, larger)
+	r.wantFile(id, volatileDir+"memory", "kept")
+	r.wantSize(r.forkOf(id, 1)[0], larger)
+	r.must(r.n.Pause(r.Context(), id))
+	r.wantSize(id, larger)
+	largest := api.Resources{CPU: larger.CPU + 1, Memory: larger.Memory + 128, Storage: larger.Storage}
+	r.resizeTo(id, largest)
+	_, err := r.n.Resize(r.Context(), id, api.Resources{Storage: larger.Storage + 1})
+	r.wantReason(err, api.ReasonWrongState)
+	snap := r.snapshotOf(id)
+	_, err = r.n.Resume(r.Context(), id, 2)
+	r.must(err)
+	r.wantSize(id, largest)
+	made := r.createFrom(snap)
+	r.wantSize(made, largest)
+	r.wantFile(made, volatileDir+"memory", "kept")
+}
+
+func (r *rig) resizeStopped() {
+	id := r.create()
+	was := r.size(id)
+	r.must(r.n.Stop(r.Context(), id, time.Minute))
+	r.resizeTo(id, api.Resources{CPU: was.CPU + 1, Memory: was.Memory + 64, Storage: was.Storage})
+	_, err := r.n.Boot(r.Context(), id, 2)
+	r.must(err)
+	r.wantSize(id, api.Resources{CPU: was.CPU + 1, Memory: was.Memory + 64, Storage: was.Storage})
+	_, err = r.n.Resize(r.Context(), "vm-unknown", was)
+	if f := fault.As(err); f == nil || f.Code != api.CodeNotFound {
+		r.Fatalf("error is %v, want NOT_FOUND", err)
+	}
 }

@@ -24,7 +24,7 @@ const volatileDir = "/dev/shm/"
 type Fake struct {
 	mu        sync.Mutex
 	guests    map[string]*fakeGuest
-	snapshots map[string]map[string]string
+	snapshots map[string]fakeSaved
 	sightings chan vm.Sighting
 	// fail makes the next call with that name fail.
 	fail map[string]error
@@ -36,14 +36,28 @@ type fakeGuest struct {
 	files      map[string]string
 	// lost says that it ended unseen.
 	lost bool
+	size api.Resources
+}
+
+type fakeSaved struct {
+	files map[string]string
+	size  api.Resources
+}
+
+func (g *fakeGuest) save() fakeSaved { return fakeSaved{maps.Clone(g.files), g.size} }
+
+func (s fakeSaved) run(generation int64) *fakeGuest {
+	return &fakeGuest{presence: vm.PresenceRunning, generation: generation, files: maps.Clone(s.files), size: s.size}
 }
 
 var _ Node = (*Fake)(nil)
 
-// NewFake returns a node that holds one snapshot with no files in it.
+// NewFake returns a node that holds one snapshot with no files in it, of the
+// size of the default image.
 func NewFake(snapshotID string) *Fake {
+	saved := fakeSaved{map[string]string{}, api.Resources{CPU: 2, Memory: 2048, Storage: 16384}}
 	return &Fake{
-		guests: map[string]*fakeGuest{}, snapshots: map[string]map[string]string{snapshotID: {}},
+		guests: map[string]*fakeGuest{}, snapshots: map[string]fakeSaved{snapshotID: saved},
 		sightings: make(chan vm.Sighting, 16), fail: map[string]error{},
 	}
 }
@@ -105,14 +119,14 @@ func (f *Fake) guest(id string, want ...vm.Presence) (*fakeGuest, error) {
 func (f *Fake) Restore(_ context.Context, o vm.Restore) (vm.Running, error) {
 	err := f.enter("Restore")
 	defer f.mu.Unlock()
-	files, ok := f.snapshots[o.SnapshotID]
+	saved, ok := f.snapshots[o.SnapshotID]
 	if err == nil && !ok {
 		err = fault.NotFound("snapshot", o.SnapshotID)
 	}
 	if err != nil {
 		return vm.Running{}, err
 	}
-	f.guests[o.VMID] = &fakeGuest{presence: vm.PresenceRunning, generation: o.Generation, files: maps.Clone(files)}
+	f.guests[o.VMID] = saved.run(o.Generation)
 	return fakeRunning(), nil
 }
 
@@ -181,7 +195,7 @@ func (f *Fake) Snapshot(_ context.Context, id, snapshotID string) (vm.Captured, 
 	if err != nil {
 		return vm.Captured{}, err
 	}
-	f.snapshots[snapshotID] = maps.Clone(g.files)
+	f.snapshots[snapshotID] = g.save()
 	return vm.Captured{At: time.Now()}, nil
 }
 
@@ -203,7 +217,7 @@ func (f *Fake) Fork(_ context.Context, o vm.Fork) (vm.ForkResult, error) {
 			res.Children[i].Err = err
 			continue
 		}
-		f.guests[c.VMID] = &fakeGuest{presence: vm.PresenceRunning, generation: c.Generation, files: maps.Clone(g.files)}
+		f.guests[c.VMID] = g.save().run(c.Generation)
 		res.Children[i].Running = fakeRunning()
 	}
 	return res, nil
@@ -246,6 +260,39 @@ func exited(code int, stdout string) command.Result {
 	return command.Result{Stdout: []byte(stdout), StdoutBytes: int64(len(stdout)), ExitCode: &code}
 }
 
+// Resize implements vm.Node. FailNext("ResizeMemory", …) fails it after the CPUs.
+func (f *Fake) Resize(_ context.Context, id string, want api.Resources) (api.Resources, error) {
+	err := f.enter("Resize")
+	defer f.mu.Unlock()
+	g := f.guests[id]
+	if g == nil {
+		return api.Resources{}, fault.NotFound("vm", id)
+	}
+	if err != nil {
+		return g.size, err
+	}
+	if want.Storage > g.size.Storage && g.presence != vm.PresenceRunning {
+		return g.size, fault.Conflict(api.ReasonWrongState, "the disk of vm %s cannot grow now", id)
+	}
+	g.size.CPU = max(g.size.CPU, want.CPU)
+	if err := f.fail["ResizeMemory"]; err != nil {
+		delete(f.fail, "ResizeMemory")
+		return g.size, err
+	}
+	g.size.Memory, g.size.Storage = max(g.size.Memory, want.Memory), max(g.size.Storage, want.Storage)
+	return g.size, nil
+}
+
+// Size implements vm.Node.
+func (f *Fake) Size(_ context.Context, id string) (api.Resources, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if g := f.guests[id]; g != nil {
+		return g.size, nil
+	}
+	return api.Resources{}, fault.NotFound("vm", id)
+}
+
 // Delete implements vm.Node.
 func (f *Fake) Delete(_ context.Context, id string) error {
 	err := f.enter("Delete")
@@ -260,7 +307,7 @@ func (f *Fake) Delete(_ context.Context, id string) error {
 func (f *Fake) AwaitDurable(_ context.Context, id string) error {
 	err := f.enter("AwaitDurable")
 	defer f.mu.Unlock()
-	if err == nil && f.snapshots[id] == nil {
+	if _, ok := f.snapshots[id]; err == nil && !ok {
 		err = fault.NotFound("snapshot", id)
 	}
 	return err
