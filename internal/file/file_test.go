@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -17,7 +16,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/fstest"
 
 	"golang.org/x/sys/unix"
 
@@ -115,10 +113,10 @@ func TestJSONWrite(t *testing.T) {
 	p, _ := json.Marshal(l.path("j"))
 	sum := sha256.Sum256([]byte("hä"))
 	for body, want := range map[string]string{
-		`{"path":%s,"content":"hä"}`:                                   "hä",
-		`{"path":%s,"content":"hä","encoding":"utf8","mode":420}`:      "hä",
-		`{"path":%s,"content":"","encoding":"base64","mode":"0600"}`:   "",
-		`{"path":%s,"content":"AP8=","encoding":"base64","mode":null}`: "\x00\xff",
+		`{"path":%s,"content":"hä"}`:                                                                "hä",
+		`{"path":%s,"content":"hä","encoding":"utf8","mode":420}`:                                   "hä",
+		`{"path":%s,"content":"","encoding":"base64","mode":"0600"}`:                                "",
+		`{"path":%s,"content":"AP8=","encoding":"base64","mode":null}`:                              "\x00\xff",
 		`{"path":%s,"content":"hä","sha256":"` + strings.ToUpper(hex.EncodeToString(sum[:])) + `"}`: "hä",
 	} {
 		if a := write(fmt.Sprintf(body, p)); a.status != 204 || l.read("j") != want {
@@ -534,46 +532,6 @@ func TestConcurrentWritersLeaveOneWhole(t *testing.T) {
 	l.nothingLeft()
 }
 
-func TestFileSystemAdapter(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	l.make("fs/a.txt", "a")
-	l.make("fs/sub/b.txt", "bb")
-	l.make("big.txt", strings.Repeat("b", 100_000))
-	l.make("fs/sub/deep/empty", "")
-	if err := os.Symlink("a.txt", l.path("fs/link")); err != nil {
-		t.Fatal(err)
-	}
-	system := l.f.FS(t.Context(), l.path("fs"))
-	if err := fstest.TestFS(system, "a.txt", "sub/b.txt", "sub/deep/empty", "link"); err != nil {
-		t.Error(err)
-	}
-	if _, err := fs.Stat(system, "none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v", err)
-	}
-	f, err := l.f.Open(t.Context(), l.path("big.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	if n, err := f.Seek(-5, io.SeekEnd); err != nil || n != 99_995 {
-		t.Errorf("seek: %d, %v", n, err)
-	}
-	if rest, err := io.ReadAll(f); err != nil || string(rest) != "bbbbb" {
-		t.Errorf("%q, %v", rest, err)
-	}
-	if n, err := f.ReadAt(make([]byte, 10), 99_995); n != 5 || !errors.Is(err, io.EOF) {
-		t.Errorf("read at: %d, %v", n, err)
-	}
-	l.make("fs/new", "replaced")
-	if err := os.Rename(l.path("fs/new"), l.path("big.txt")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.ReadAt(make([]byte, 10), 5); !errors.Is(err, fs.ErrInvalid) {
-		t.Errorf("a file that was replaced: %v", err)
-	}
-}
-
 func TestEncodingOfNames(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -600,4 +558,3 @@ func eventually(t *testing.T, f func() bool) {
 		syscall.Select(0, nil, nil, nil, &syscall.Timeval{Usec: 5000}) //nolint:errcheck // a pause
 	}
 }
-

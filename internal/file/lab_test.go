@@ -159,3 +159,8 @@ func allBytes(n int) []byte {
 	}
 	return bytes.Repeat(all, n/256+1)[:n]
 }
+
+func inode(st os.FileInfo) uint64 {
+	s, _ := st.Sys().(*syscall.Stat_t)
+	return s.Ino
+}

@@ -77,6 +77,20 @@ func New(tb testing.TB, options ...guesttest.Option) *Lab {
 	return l
 }
 
+// Restarted returns the lab as another daemon would have it: over the same guest,
+// and without anything that the first one kept in memory.
+func (l *Lab) Restarted(tb testing.TB) *Lab {
+	tb.Helper()
+	again := *l
+	again.Server = again.serve(tb)
+	again.URL = again.Server.URL
+	var err error
+	if again.Client, err = pando.New(pando.Options{BaseURL: again.URL, APIKey: again.Key, HTTPClient: again.Server.Client()}); err != nil {
+		tb.Fatal(err)
+	}
+	return &again
+}
+
 func (l *Lab) serve(tb testing.TB) *httptest.Server {
 	tb.Helper()
 	records, err := store.Open(tb.Context(), filepath.Join(tb.TempDir(), "pando.db"), time.Now)
