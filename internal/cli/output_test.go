@@ -204,6 +204,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	commands := []string{
 		"", "vm", "vm create", "vm ls", "vm get", "vm update", "vm start", "vm stop", "vm pause", "vm fork", "vm resize", "vm snapshot", "vm exec", "vm shell", "vm sessions", "vm ps", "vm logs", "vm attach", "vm rm",
+		"vm cp", "vm fs", "vm fs ls", "vm fs stat", "vm fs cat", "vm fs write", "vm fs mkdir", "vm fs rm", "vm fs mv", "vm fs chmod", "vm fs chown", "vm fs watch",
 		"snapshot", "snapshot create", "snapshot ls", "snapshot get", "snapshot update", "snapshot rm", "image", "image build", "image ls", "image show", "image rm", "limits", "top", "man", "doctor", "serve", "version",
 		"firewall", "firewall create", "firewall ls", "firewall get", "firewall rm",
 	}

@@ -26,6 +26,9 @@ type inode struct{ dev, ino uint64 }
 
 func (r *request) archive() error {
 	p, err := checked(r.order.Path)
+	if err == nil {
+		p, err = follow(p) // the tree's own name may be a link; those within are kept
+	}
 	if err != nil {
 		return err
 	}
