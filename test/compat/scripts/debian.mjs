@@ -14,6 +14,9 @@ await test("the default is a full system", async () => {
   const user = (await vm.exec("id -un")).stdout.trim();
   assert.equal((await vm.linuxUser(user).exec("id -u")).stdout, "1000\n");
 
+  const pid = (await vm.exec("nohup setsid sleep 1234 > /dev/null 2>&1 & echo $!")).stdout.trim();
+  assert.equal((await vm.exec(`kill -0 ${pid} && echo alive; kill ${pid}`)).stdout, "alive\n");
+
   await vm.fs.writeFile("/srv/by-root", "x");
   assert.equal((await vm.fs.stat("/srv/by-root")).size, 1);
 
