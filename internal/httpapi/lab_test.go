@@ -382,6 +382,13 @@ func (b *logBuffer) line(t *testing.T, requestID string) map[string]any {
 	return b.await(t, func(line map[string]any) bool { return line["request_id"] == requestID })
 }
 
+// text is everything that was logged.
+func (b *logBuffer) text() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
 // await waits for a log line.
 func (b *logBuffer) await(t *testing.T, wanted func(map[string]any) bool) map[string]any {
 	t.Helper()
