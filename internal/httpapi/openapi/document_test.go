@@ -16,6 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Bool("update", false, "write api/openapi.json anew")
+	flag.Bool("baseline", false, "promise clients the API as it is: write api/openapi.baseline.json anew")
 	os.Exit(m.Run())
 }
 
