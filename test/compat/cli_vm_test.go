@@ -204,7 +204,8 @@ func (f *freestyle) testFS(t *testing.T) {
 	if len(entries) != 1 || entries[0].Name != "bytes" || entries[0].Kind != "file" {
 		t.Errorf("listed %+v", entries)
 	}
-	f.ok(t, "vm", "fs", "stat", "files", "/root/new/folder/bytes").has(t, "file", "(700000 bytes)", "0600", "root:root")
+	user := strings.TrimSpace(f.ok(t, "vm", "exec", "files", "--", "id", "-un").stdout)
+	f.ok(t, "vm", "fs", "stat", "files", "/root/new/folder/bytes").has(t, "file", "(700000 bytes)", "0600", user+":")
 	f.ok(t, "vm", "fs", "rm", "files", "/root/new").has(t, "Removed files:/root/new")
 	f.fails(t, "NOT_FOUND", "vm", "fs", "stat", "files", "/root/new")
 	f.fails(t, "NOT_FOUND", "vm", "fs", "read", "files", "/root/new/folder/bytes")
