@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"testing"
@@ -61,6 +62,38 @@ func FuzzExchange(f *testing.F) {
 		}
 		if err == nil && e.refusal == nil && (r.StdoutBytes < int64(len(r.Stdout)) || r.ExitCode == nil != r.TimedOut) {
 			t.Fatalf("inconsistent result %+v", r)
+		}
+	})
+}
+
+// FuzzFollow has an agent answer a follower with arbitrary bytes.
+func FuzzFollow(f *testing.F) {
+	info, _ := link.Info{ID: "exec-1", State: link.ExecExited}.MarshalBinary()
+	good := link.AppendOutput(link.AppendFrame(nil, link.FrameInfo, info), link.Output{Stream: 1, Seq: 1, Data: []byte("hello")})
+	f.Add(link.AppendFrame(good, link.FrameInfo, info))
+	f.Add(link.AppendOutput(good, link.Output{Stream: 2, Seq: 1, Data: []byte("x")}))
+	f.Add(link.AppendFrame(nil, link.FrameRefused, nil))
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		l := &Link{conn: &watchedConn{done: make(chan struct{})}}
+		e := &exchange{l: l, what: "exec/output", ctx: ctx, cancel: cancel, stop: func() {}, body: io.NopCloser(bytes.NewReader(stream))}
+		out, err := newOutput(e, "exec-1", true, func(r link.Refusal) error { return declined("exec-1", r) })
+		if err != nil {
+			return
+		}
+		var seq int64
+		for {
+			ev, err := out.Next()
+			if err != nil {
+				return
+			}
+			if ev.Chunk != nil {
+				if ev.Chunk.Seq <= seq || ev.Chunk.Offset < 0 {
+					t.Fatalf("piece %d at %d after %d", ev.Chunk.Seq, ev.Chunk.Offset, seq)
+				}
+				seq = ev.Chunk.Seq
+			}
 		}
 	})
 }

@@ -40,9 +40,22 @@ func samples() map[string][2]record {
 			ClockUnixNs: -1, KernelRelease: "6.1", Error: "e",
 		}, new(link.Confirmation)},
 		"order": {&link.Order{
-			Command: "true", User: "u", Env: []string{"A=1", "B="}, Timeout: time.Second, MaxOutput: 9, Stdin: true,
+			Command: "true", User: "u", Env: []string{"A=1", "B="}, Timeout: time.Second, MaxOutput: 9, Stdin: true, ID: "exec-1", OpenStdin: true,
 		}, new(link.Order)},
-		"exit":    {&link.Exit{Code: 255, TimedOut: true, StdoutBytes: 1, StderrBytes: 2}, new(link.Exit)},
+		"exit": {&link.Exit{
+			Code: 255, TimedOut: true, StdoutBytes: 1, StderrBytes: 2, OOMKilled: true, OOMProcess: "hog",
+		}, new(link.Exit)},
+		"reference": {&link.Ref{
+			ID: "exec-1", Stream: 2, Offset: -1, Seq: 3, Wait: true, Close: true, Signal: 15, PID: 7,
+		}, new(link.Ref)},
+		"command": {&link.Info{
+			ID: "exec-1", Command: "true", User: "u", PID: 4, State: link.ExecExited, Exit: link.Exit{Code: 1, StdoutBytes: 2},
+			Started: 5, Ended: 6, StdoutFrom: 7, StderrFrom: 8, StdinBytes: 9, StdinOpen: true,
+			LogStart: 10, LogEnd: 11, LogSeq: 12, LogRing: 13,
+		}, new(link.Info)},
+		"process": {&link.Process{
+			PID: 1, ParentPID: 2, User: "u", State: "S", CPU: 3, RSS: 4, Started: 5, Command: "c", ExecID: "exec-1",
+		}, new(link.Process)},
 		"refusal": {&link.Refusal{Cause: link.CauseEnv, Text: "no"}, new(link.Refusal)},
 		"reply": {&link.Reply{
 			Error: "e", ClockUnixNs: 5, Settled: true, State: "degraded", Failed: []string{"a.service", "b.service"},
