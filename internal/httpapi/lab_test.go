@@ -210,6 +210,7 @@ type lab struct {
 	snapshots *fakeSnapshots
 	images    *fakeImages
 	commands  *fakeCommands
+	terminals httpapi.Terminals
 	handler   http.Handler
 	url       string
 	client    *http.Client
@@ -260,6 +261,7 @@ func newHandlerOn(tb testing.TB, l *lab, records *store.Store) http.Handler {
 	})
 	h, err := httpapi.New(httpapi.Config{
 		Stats:      fakeStats{},
+		Terminals:  l.terminals,
 		Files:      file.NewService(noVMs{}, nil),
 		Network:    network.NewService(records, records, moment),
 		Background: background, Keys: operation.NewKeys(records, moment),

@@ -144,6 +144,7 @@ func (v *View) reattach(lost Stream) error {
 	lost.Close()
 	v.mu.Lock()
 	v.stream = nil
+	v.changed.Broadcast()
 	v.mu.Unlock()
 	ran := time.Duration(0)
 	for {
