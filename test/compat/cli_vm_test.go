@@ -65,7 +65,7 @@ func (f *freestyle) testVM(t *testing.T) {
 	if shut := f.create(t, "--no-internet"); len(shut.FirewallRules) != 0 || !shut.AutomaticRestart {
 		t.Errorf("made %+v", shut)
 	}
-	f.ok(t, "vm", "get", "box").has(t, v.ID, "The box", "running", "1 vCPU", "ephemeral", "task=7, team=blue", "freestyle/busybox")
+	f.ok(t, "vm", "get", "box").has(t, v.ID, "The box", "running", "1 vCPU", "ephemeral", "task=7, team=blue", "pando/busybox (sh-")
 	var got vmRecord
 	f.json(t, &got, "vm", "get", v.ID)
 	if got.ID != v.ID || got.State != "running" {
