@@ -77,6 +77,8 @@ const (
 	ReasonWrongOffset Reason = "wrong_offset"
 	// ReasonImageNotBuilt: the base image is not in the cache.
 	ReasonImageNotBuilt Reason = "image_not_built"
+	// ReasonCommandsRunning: commands or terminals run in the guest, and would be cut off.
+	ReasonCommandsRunning Reason = "commands_running"
 	// ReasonHostUnsupported: the host cannot do this.
 	ReasonHostUnsupported Reason = "host_unsupported"
 	// ReasonInterrupted: the request was ended before it was finished; it may have had an effect.

@@ -86,6 +86,12 @@ func (v *VMs) Stop(ctx context.Context, ref string) (api.VM, error) {
 	return v.act(ctx, ref, "stop")
 }
 
+// UpgradeAgent gives a running VM the agent that the daemon has. While commands
+// or terminals run in it, that is refused unless r forces it.
+func (v *VMs) UpgradeAgent(ctx context.Context, ref string, r api.UpgradeAgentRequest) (api.VM, error) {
+	return callOn[api.VM](ctx, v.c, http.MethodPost, "vms", ref, "agent", r)
+}
+
 func (v *VMs) act(ctx context.Context, ref, verb string) (api.VM, error) {
 	return callOn[api.VM](ctx, v.c, http.MethodPost, "vms", ref, verb, struct{}{})
 }

@@ -41,6 +41,7 @@ func TestTranscripts(t *testing.T) {
 		"POST /v5/vms/web/exec-await":   api.ExecResponse{Stdout: "hello\n", Stderr: "careful\n", StatusCode: new(3)},
 		"GET /v5/vms/web/exec":          api.ExecList{Execs: exampleExecs(), TotalCount: 2},
 		"GET /v5/vms/web/processes":     api.ProcessList{Processes: exampleProcesses()},
+		"POST /v5/vms/web/agent":        exampleVM(),
 		"GET /v5/limits":                exampleLimits(),
 		"DELETE /v5/vms/web":            nil,
 		"DELETE /v5/vms/try-9":          nil,
@@ -70,6 +71,7 @@ func TestTranscripts(t *testing.T) {
 		"vm-get-missing-json": "vm get nope --json",
 		"vm-start":            "vm start web", "vm-pause": "vm pause web", "vm-stop": "vm stop web",
 		"vm-fork": "vm fork web -n 2 --slug try", "vm-fork-half": "vm fork half -n 2 --slug try", "vm-fork-half-json": "vm fork half -n 2 --json",
+		"vm-agent-upgrade": "vm agent upgrade web", "vm-agent-upgrade-json": "vm agent upgrade web --json",
 		"vm-snapshot": "vm snapshot web", "vm-snapshot-json": "vm snapshot web --json",
 		"vm-exec-json": "vm exec web --json -- ls", "vm-logs": "vm logs web", "vm-logs-json": "vm logs web --json", "vm-ps": "vm ps web", "vm-ps-json": "vm ps web --json",
 		"vm-rm": "vm rm web nope try-9", "vm-rm-json": "vm rm web nope --json",
@@ -203,7 +205,7 @@ func exampleSnapshotResponse() api.CreateSnapshotResponse {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	commands := []string{
-		"", "vm", "vm create", "vm ls", "vm get", "vm update", "vm start", "vm stop", "vm pause", "vm fork", "vm resize", "vm snapshot", "vm exec", "vm shell", "vm sessions", "vm ps", "vm logs", "vm attach", "vm rm",
+		"", "vm", "vm create", "vm ls", "vm get", "vm update", "vm start", "vm stop", "vm pause", "vm fork", "vm resize", "vm snapshot", "vm exec", "vm shell", "vm sessions", "vm ps", "vm logs", "vm attach", "vm agent", "vm agent upgrade", "vm rm",
 		"vm cp", "vm fs", "vm fs ls", "vm fs stat", "vm fs cat", "vm fs write", "vm fs mkdir", "vm fs rm", "vm fs mv", "vm fs chmod", "vm fs chown", "vm fs watch",
 		"snapshot", "snapshot create", "snapshot ls", "snapshot get", "snapshot update", "snapshot rm", "image", "image build", "image ls", "image show", "image rm", "limits", "top", "man", "doctor", "serve", "version",
 		"firewall", "firewall create", "firewall ls", "firewall get", "firewall rm",

@@ -19,7 +19,7 @@ A VM is named by its id or its slug.`,
 	}
 	return group(
 		cmd, a.vmCreate(), a.vmLs(), a.vmGet(), a.vmUpdate(), a.vmStart(), a.vmStop(), a.vmPause(),
-		a.vmFork(), a.vmResize(), a.vmSnapshot(), a.vmExec(), a.vmPs(), a.vmLogs(), a.vmAttach(), a.vmRm(),
+		a.vmFork(), a.vmResize(), a.vmSnapshot(), a.vmExec(), a.vmPs(), a.vmLogs(), a.vmAttach(), a.vmAgent(), a.vmRm(),
 		a.vmShell(), a.vmSessions(),
 		a.vmCp(), a.vmFs(),
 	)

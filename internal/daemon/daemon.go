@@ -121,7 +121,7 @@ func build(ctx context.Context, o Options, key string) (*process, error) {
 		Commands: command.NewService(p.manager, n), Terminals: p.terminals,
 		Status:     api.Status{Status: "ok", Version: o.Version, Accelerator: string(h.qemu.Accel)},
 		Background: p.background, Keys: operation.NewKeys(s, time.Now), Network: rules,
-		Stats: p.manager,
+		Stats: p.manager, Agents: p.manager,
 		Files: file.NewService(p.manager, n.Files()),
 		Now:   time.Now, Log: o.Log,
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pandovm/pando/internal/agentbin"
+	"github.com/pandovm/pando/internal/guest"
 	"github.com/pandovm/pando/internal/jail"
 	"github.com/pandovm/pando/internal/memory"
 	"github.com/pandovm/pando/internal/node"
@@ -80,8 +81,13 @@ func installAgent(dir string) (string, error) {
 
 // openNode opens the node of a data folder.
 func (h host) openNode(ctx context.Context, dir string, spares int, log *slog.Logger) (*node.Node, error) {
+	program, err := agentbin.Read()
+	if err != nil {
+		return nil, err
+	}
 	cfg := node.Config{
-		Dir: dir, Host: h.qemu, Jail: h.jail, Library: h.library, Spares: spares, Now: time.Now, Log: log,
+		Agent: guest.NewAgent(program),
+		Dir:   dir, Host: h.qemu, Jail: h.jail, Library: h.library, Spares: spares, Now: time.Now, Log: log,
 	}
 	if os.Geteuid() == 0 {
 		cfg.FirstUID = firstUID

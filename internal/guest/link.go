@@ -119,24 +119,33 @@ func (l *Link) Poweroff(ctx context.Context) error {
 // request sends body and returns the reply.
 func (l *Link) request(ctx context.Context, path string, body []byte) (link.Reply, error) {
 	var r link.Reply
-	err := l.roundTrip(ctx, path, body, func(frames *link.FrameReader) error {
-		for {
-			t, payload, err := frames.Next()
-			if err != nil {
-				return err
-			}
-			if t == link.FrameReply {
-				return r.UnmarshalBinary(payload)
-			}
-		}
+	err := l.roundTrip(ctx, path, body, func(frames *link.FrameReader) (err error) {
+		r, err = readReply(frames)
+		return err
 	})
 	if err != nil {
 		return r, err
+	}
+	if r.Error == link.UnknownRequest {
+		return r, unsupported("answer " + path[1:])
 	}
 	if r.Error != "" {
 		return r, fmt.Errorf("guest %s: agent reports %.200q", path[1:], r.Error)
 	}
 	return r, nil
+}
+
+// readReply returns the reply in frames, whatever comes before it.
+func readReply(frames *link.FrameReader) (r link.Reply, err error) {
+	for {
+		t, payload, err := frames.Next()
+		if err != nil {
+			return r, err
+		}
+		if t == link.FrameReply {
+			return r, r.UnmarshalBinary(payload)
+		}
+	}
 }
 
 // roundTrip sends body and has read take the response.

@@ -70,6 +70,7 @@ type Config struct {
 	Files     Files
 	Commands  Commands
 	Terminals Terminals
+	Agents    Agents
 	// APIKey is the key that every route except /status and /openapi.json asks for.
 	APIKey string
 	// Status is the answer of GET /status.
@@ -93,6 +94,7 @@ type server struct {
 	files      Files
 	commands   Commands
 	terminals  Terminals
+	agents     Agents
 	keyDigest  [sha256.Size]byte
 	status     api.Status
 	limits     []api.Limit
@@ -116,6 +118,7 @@ func New(c Config) (http.Handler, error) {
 		stats:     c.Stats,
 		files:     c.Files,
 		terminals: c.Terminals,
+		agents:    c.Agents,
 		keyDigest: sha256.Sum256([]byte(c.APIKey)), now: c.Now, log: c.Log, mux: http.NewServeMux(),
 	}
 	s.mount(s.routes())

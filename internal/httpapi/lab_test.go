@@ -211,6 +211,7 @@ type lab struct {
 	images    *fakeImages
 	commands  *fakeCommands
 	terminals httpapi.Terminals
+	agents    fakeAgents
 	handler   http.Handler
 	url       string
 	client    *http.Client
@@ -262,6 +263,7 @@ func newHandlerOn(tb testing.TB, l *lab, records *store.Store) http.Handler {
 	h, err := httpapi.New(httpapi.Config{
 		Stats:      fakeStats{},
 		Terminals:  l.terminals,
+		Agents:     &l.agents,
 		Files:      file.NewService(noVMs{}, nil),
 		Network:    network.NewService(records, records, moment),
 		Background: background, Keys: operation.NewKeys(records, moment),

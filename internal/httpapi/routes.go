@@ -80,7 +80,7 @@ func Operations() []Operation {
 func (s *server) routes() []route {
 	return slices.Concat(s.systemRoutes(), s.backgroundRoutes(), s.limitRoutes(), s.networkRoutes(), s.tlsRoutes(),
 		s.vmRoutes(), s.lifecycleRoutes(), s.execRoutes(), s.terminalRoutes(), s.processRoutes(),
-		s.snapshotRoutes(), s.imageRoutes(), s.statsRoutes(), s.fileRoutes(), s.fileStreamRoutes(), s.uploadRoutes())
+		s.snapshotRoutes(), s.imageRoutes(), s.statsRoutes(), s.fileRoutes(), s.fileStreamRoutes(), s.uploadRoutes(), s.agentRoutes())
 }
 
 // mount fills the mux. A path without its method is a handler of its own, so

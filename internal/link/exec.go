@@ -223,6 +223,8 @@ type Reply struct {
 	Settled bool
 	State   string
 	Failed  []string
+	// Running names what runs and keeps PathUpgrade from being done.
+	Running []string
 }
 
 const (
@@ -231,6 +233,7 @@ const (
 	replySettled
 	replyState
 	replyFailed
+	replyRunning
 )
 
 // MarshalBinary encodes r as a record. It never fails.
@@ -242,6 +245,9 @@ func (r Reply) MarshalBinary() ([]byte, error) {
 	enc.text(replyState, r.State)
 	for _, f := range r.Failed {
 		enc.bytes(replyFailed, []byte(f))
+	}
+	for _, r := range r.Running {
+		enc.bytes(replyRunning, []byte(r))
 	}
 	return enc.b, nil
 }
@@ -262,6 +268,8 @@ func (r *Reply) UnmarshalBinary(b []byte) error {
 			r.State = d.text()
 		case replyFailed:
 			r.Failed = append(r.Failed, d.text())
+		case replyRunning:
+			r.Running = append(r.Running, d.text())
 		}
 	}
 	if d.err != nil {

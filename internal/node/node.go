@@ -14,6 +14,7 @@ import (
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/disk"
 	"github.com/pandovm/pando/internal/fault"
+	"github.com/pandovm/pando/internal/guest"
 	"github.com/pandovm/pando/internal/jail"
 	"github.com/pandovm/pando/internal/layer"
 	"github.com/pandovm/pando/internal/qemu"
@@ -39,6 +40,8 @@ type Config struct {
 	Jail *jail.Jail
 	// Library is the path of the memory library.
 	Library string
+	// Agent is what guests get that ask for another agent.
+	Agent guest.Agent
 	// FirstUID is the first of a range of uids, one per VM; 0 leaves VMs the
 	// daemon's own uid, which is all that an unprivileged daemon can do.
 	FirstUID int

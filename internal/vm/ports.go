@@ -210,6 +210,10 @@ type Node interface {
 	Resize(ctx context.Context, vmID string, want api.Resources) (api.Resources, error)
 	// Size returns what a VM has, or will have at its next start.
 	Size(ctx context.Context, vmID string) (api.Resources, error)
+	// UpgradeAgent replaces the agent of a running VM by the node's own. With the
+	// same version it does nothing. While commands or terminals run it is fault
+	// CONFLICT, unless force is set. On error the VM has the agent that it had.
+	UpgradeAgent(ctx context.Context, vmID string, force bool) (Running, error)
 	// Delete ends the process and removes everything of the VM; idempotent.
 	Delete(ctx context.Context, vmID string) error
 	// AwaitDurable returns once every file of the snapshot is checksummed and on

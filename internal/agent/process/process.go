@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pandovm/pando/internal/agent/cgroup"
 )
 
 // Spawner starts processes. It is safe for concurrent use.
@@ -18,6 +20,18 @@ type Spawner struct {
 	// children that of what it starts.
 	score         *os.File
 	own, children string
+	// groups has a cgroup for each process that is started without one.
+	groups *cgroup.Tree
+	// running holds what was started and not reaped: pids and what to call it.
+	running map[int]string
+}
+
+// Divide gives each process that is started without a cgroup one of its own from
+// now on, for as long as it is not reaped; what it leaves behind stays in it.
+func (s *Spawner) Divide(groups *cgroup.Tree) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.groups = groups
 }
 
 // NewSpawner returns a spawner. If score is not nil it is the agent's own
@@ -61,17 +75,43 @@ type Command struct {
 }
 
 // Start starts c as the leader of a new session and process group. If the
-// account may not enter Dir, it starts in the root folder.
+// account may not enter Dir, it starts in the root folder, and if its cgroup has
+// been removed, in the agent's.
 func (s *Spawner) Start(c *Command) (*Process, error) {
+	group := s.choose(c)
+	p, err := s.tryStart(c)
+	if err != nil {
+		group.Release()
+		return nil, fmt.Errorf("start %s: %w", c.Path, err)
+	}
+	p.group = group
+	return p, nil
+}
+
+// choose gives c a group if it has none.
+func (s *Spawner) choose(c *Command) *cgroup.Group {
+	s.mu.Lock()
+	groups := s.groups
+	s.mu.Unlock()
+	if c.InCgroup {
+		return nil
+	}
+	group := groups.Take()
+	c.Cgroup, c.InCgroup = group.FD(), group != nil
+	return group
+}
+
+func (s *Spawner) tryStart(c *Command) (*Process, error) {
 	p, err := s.start(c)
+	if errors.Is(err, syscall.ENODEV) && c.InCgroup {
+		c.InCgroup = false
+		p, err = s.start(c)
+	}
 	if errors.Is(err, syscall.EACCES) && c.Dir != "/" {
 		c.Dir = "/"
 		p, err = s.start(c)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.Path, err)
-	}
-	return p, nil
+	return p, err
 }
 
 func (s *Spawner) start(c *Command) (*Process, error) {
@@ -98,7 +138,7 @@ func (s *Spawner) start(c *Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := watch(pid, pidfd)
+	p, err := s.watch(pid, pidfd, c)
 	if err := errors.Join(err, scoreErr); err != nil {
 		_ = syscall.Kill(-pid, syscall.SIGKILL)
 		_, _ = syscall.Wait4(pid, nil, 0, nil)
@@ -111,12 +151,16 @@ func (s *Spawner) start(c *Command) (*Process, error) {
 // another process.
 type Process struct {
 	// PID is also the number of its session and of its process group.
-	PID  int
-	file *os.File // the pidfd
-	raw  syscall.RawConn
+	PID     int
+	spawner *Spawner
+	// group is nil unless the spawner has chosen it.
+	group *cgroup.Group
+	file  *os.File // the pidfd
+	raw   syscall.RawConn
 }
 
-func watch(pid, pidfd int) (*Process, error) {
+// watch makes the child's Process. The caller holds mu.
+func (s *Spawner) watch(pid, pidfd int, c *Command) (*Process, error) {
 	if pidfd < 0 {
 		return nil, errors.New("kernel has no pidfd")
 	}
@@ -128,7 +172,11 @@ func watch(pid, pidfd int) (*Process, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watch process: %w", err), file.Close())
 	}
-	return &Process{PID: pid, file: file, raw: raw}, nil
+	if s.running == nil {
+		s.running = map[int]string{}
+	}
+	s.running[pid] = c.title()
+	return &Process{PID: pid, spawner: s, file: file, raw: raw}, nil
 }
 
 // Await waits for the process to end, for at most d, or for ever if d is 0. It
@@ -152,6 +200,7 @@ func (p *Process) Await(d time.Duration) bool {
 // Reap releases a process that has ended and returns its exit status, 128 plus
 // the signal's number if a signal ended it.
 func (p *Process) Reap() int {
+	p.spawner.forget(p.PID)
 	_ = p.file.Close()
 	var ws syscall.WaitStatus
 	for {
@@ -160,6 +209,7 @@ func (p *Process) Reap() int {
 			break
 		}
 	}
+	p.group.Release()
 	if ws.Signaled() {
 		return 128 + int(ws.Signal())
 	}

@@ -4,12 +4,16 @@
 package setup
 
 import (
+	"time"
+
+	"github.com/pandovm/pando/internal/agent/cgroup"
 	"github.com/pandovm/pando/internal/agent/command"
 	"github.com/pandovm/pando/internal/agent/files"
 	"github.com/pandovm/pando/internal/agent/growth"
 	"github.com/pandovm/pando/internal/agent/http2"
 	"github.com/pandovm/pando/internal/agent/process"
 	"github.com/pandovm/pando/internal/agent/terminal"
+	"github.com/pandovm/pando/internal/agent/upgrade"
 	"github.com/pandovm/pando/internal/link"
 )
 
@@ -23,13 +27,33 @@ type Parts struct {
 	Commands string
 	// Growth takes added hardware into use.
 	Growth growth.Service
+	// Cgroups is where commands live; nil for the agent's own group.
+	Cgroups *cgroup.Tree
+	// File, Mark and Takeover are what upgrade.Service takes; without a File the
+	// agent cannot be replaced.
+	File, Mark string
+	Takeover   func(patience time.Duration) error
+}
+
+// groups gives commands the groups of a tree.
+type groups struct{ tree *cgroup.Tree }
+
+// Make implements command.Cgroups.
+func (g groups) Make() command.Group {
+	if group := g.tree.Take(); group != nil {
+		return group
+	}
+	return nil
 }
 
 // Handlers returns the services by the paths that they answer.
 func Handlers(p Parts) map[string]http2.Handler {
 	terminals := terminal.NewService(p.Spawner, p.Accounts)
 	commands := command.New(p.Spawner, p.Accounts, p.Commands)
-	return map[string]http2.Handler{
+	if p.Cgroups != nil {
+		commands.Cgroups = groups{p.Cgroups}
+	}
+	handlers := map[string]http2.Handler{
 		link.PathExec:      commands.Exec,
 		link.PathStart:     commands.Start,
 		link.PathOutput:    commands.Output,
@@ -48,4 +72,9 @@ func Handlers(p Parts) map[string]http2.Handler {
 		link.PathTerminalList:   terminals.List,
 		link.PathTerminalClose:  terminals.Close,
 	}
+	if p.File != "" {
+		agent := &upgrade.Service{File: p.File, Mark: p.Mark, Running: p.Spawner.Running, Takeover: p.Takeover}
+		handlers[link.PathUpgrade], handlers[link.PathUpgraded] = agent.Upgrade, agent.Upgraded
+	}
+	return handlers
 }

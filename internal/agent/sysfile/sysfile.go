@@ -64,8 +64,39 @@ func ReadUpTo(path string, limit int) ([]byte, error) {
 }
 
 // Replace writes a file so that readers see the old content or the new, or
-// for a moment no file, and nothing in between.
+// for a moment no file, and nothing in between. Where the disk has no room left
+// for another file it writes over the old one, whose room is there: a short
+// file that is half new is the lesser evil.
 func Replace(path, data string, mode uint32) error {
+	err := replace(path, data, mode)
+	if errors.Is(err, syscall.ENOSPC) && IsRegular(path) {
+		return overwrite(path, data, mode)
+	}
+	return err
+}
+
+func overwrite(path, data string, mode uint32) error {
+	fd, err := Open(path, syscall.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	err = WriteAll(fd, data)
+	if err == nil {
+		err = syscall.Ftruncate(fd, int64(len(data)))
+	}
+	if err == nil {
+		err = syscall.Fchmod(fd, mode)
+	}
+	if closeErr := syscall.Close(fd); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return &os.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
+}
+
+func replace(path, data string, mode uint32) error {
 	slash := strings.LastIndexByte(path, '/') + 1
 	temp := path[:slash] + "." + path[slash:] + ".pando"
 	fd, err := Open(temp, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC, mode)

@@ -132,6 +132,16 @@ func (f *Fake) Restore(_ context.Context, o vm.Restore) (vm.Running, error) {
 
 func fakeRunning() vm.Running { return vm.Running{AgentVersion: "fake"} }
 
+// UpgradeAgent implements vm.Node.
+func (f *Fake) UpgradeAgent(_ context.Context, id string, _ bool) (vm.Running, error) {
+	err := f.enter("UpgradeAgent")
+	defer f.mu.Unlock()
+	if err == nil {
+		_, err = f.guest(id, vm.PresenceRunning)
+	}
+	return fakeRunning(), err
+}
+
 // Resume implements vm.Node.
 func (f *Fake) Resume(_ context.Context, id string, generation int64) (vm.Running, error) {
 	return f.run("Resume", id, generation, vm.PresencePaused)
