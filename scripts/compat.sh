@@ -7,6 +7,9 @@ set -euo pipefail
 
 readonly HERE=${BASH_SOURCE[0]%/*}/../test/compat
 readonly CACHE=${PANDO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pando}/compat
+# The first Node.js on which the reference client's command line starts; it
+# reads files with a function that older ones lack.
+readonly OLDEST_NODE=20
 # No script of a package runs, and no network is asked for more than packages.
 readonly QUIET=(--ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error)
 
@@ -22,6 +25,25 @@ pinned() {
 	cp "$HERE/package-lock.json" "$dir/installed-lock.json"
 }
 
+# newer_node installs the Node.js that test/compat/node pins, because the
+# distribution's does not start the client: Debian 12 and Ubuntu 24.04 have 18.
+newer_node() {
+	local dir=$CACHE/node version
+	version=$(node --version 2>/dev/null) || version=v0
+	version=${version#v}
+	if [ "${version%%.*}" -ge "$OLDEST_NODE" ]; then
+		rm -rf "$dir"
+		return
+	fi
+	if cmp -s "$HERE/node/package-lock.json" "$dir/installed-lock.json"; then
+		return
+	fi
+	mkdir -p "$dir"
+	cp "$HERE/node/package.json" "$HERE/node/package-lock.json" "$dir/"
+	(cd "$dir" && npm ci "${QUIET[@]}")
+	cp "$HERE/node/package-lock.json" "$dir/installed-lock.json"
+}
+
 latest() {
 	local dir=$CACHE/latest
 	rm -rf "$dir"
@@ -30,6 +52,7 @@ latest() {
 	(cd "$dir" && npm install "${QUIET[@]}" --no-package-lock freestyle@latest)
 }
 
+newer_node
 case ${1:-pinned} in
 pinned) pinned ;;
 latest) latest ;;

@@ -36,10 +36,6 @@ readonly TEST_NEEDS=(
 # The first Go that can fetch the toolchain that go.mod asks for.
 readonly OLDEST_GO=1.21
 
-# The first Node.js on which the reference client's command line starts; it
-# reads files with a function that older ones lack.
-readonly OLDEST_NODE=20
-
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 die() {
@@ -59,13 +55,6 @@ go_works() {
 	version=$(go env GOVERSION 2>/dev/null) || return 1
 	version=${version#go}
 	[ "$(printf '%s\n' "$OLDEST_GO" "$version" | sort -V | head -n1)" = "$OLDEST_GO" ]
-}
-
-node_works() {
-	local version
-	version=$(node --version 2>/dev/null) || return 1
-	version=${version#v}
-	[ "${version%%.*}" -ge "$OLDEST_NODE" ]
 }
 
 # missing prints the packages whose proof is not there, one a line.
@@ -123,7 +112,7 @@ main() {
 	local packages
 	mapfile -t packages < <(missing "$1")
 	if [ "${#packages[@]}" = 0 ]; then
-		tools_work "$1"
+		go_works || die "Go is missing or older than $OLDEST_GO; install Go and put it on PATH"
 		return
 	fi
 	command -v apt-get >/dev/null || die "install these by hand, this host has no apt-get: ${packages[*]}"
@@ -131,14 +120,7 @@ main() {
 	apt_get update
 	say "2/2 installing ${packages[*]}"
 	apt_get install --no-install-recommends "${packages[@]}"
-	tools_work "$1"
-}
-
-# tools_work ends with an error if the distribution's tools are too old.
-tools_work() {
 	go_works || die "Go is missing or older than $OLDEST_GO; install Go and put it on PATH"
-	[ "$1" != test ] || node_works ||
-		die "Node.js is missing or older than $OLDEST_NODE; install Node.js with npm and put it on PATH (Debian 13 has it)"
 }
 
 main "${1:-}"
