@@ -51,33 +51,30 @@ terminal, it is typed into the session and followed by an end of file.`,
 }
 
 func (a *app) runShell(ctx context.Context, ref string, argv []string, o shellOptions) error {
+	if a.json {
+		return &usageError{message: "--json: a terminal has no JSON; see pando vm exec --json, or pando vm sessions --json"}
+	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return &usageError{message: "--json: a terminal has no JSON; see pando vm exec --json, or pando vm sessions --json"}
-	}
 	cols, rows := a.IO.size()
-	terminals := c.VMs.Terminals(ref)
-	var t *pando.Terminal
-	if _, err := strconv.ParseUint(o.session, 10, 63); err == nil {
-		t, err = terminals.Attach(ctx, o.session)
-		if err != nil {
-			return err
-		}
-	} else {
-		options := pando.TerminalOptions{Cols: cols, Rows: rows, User: o.user, Slug: o.session, ReplaceOnExit: o.replace}
-		if len(argv) > 0 {
-			options.Exec = shellText(argv)
-		}
-		if t, err = terminals.Open(ctx, options); err != nil {
-			return err
-		}
+	t, err := o.open(ctx, c.VMs.Terminals(ref), pando.TerminalOptions{Exec: shellText(argv), Cols: cols, Rows: rows})
+	if err != nil {
+		return err
 	}
 	defer func() { _ = t.Close() }()
 	s := &shell{app: a, t: t, ref: ref, found: !t.Created(), cols: cols, rows: rows}
 	return s.run(ctx)
+}
+
+// open attaches to the session that o names by its id, or opens one.
+func (o shellOptions) open(ctx context.Context, terminals *pando.Terminals, p pando.TerminalOptions) (*pando.Terminal, error) {
+	if _, err := strconv.ParseUint(o.session, 10, 63); err == nil {
+		return terminals.Attach(ctx, o.session)
+	}
+	p.User, p.Slug, p.ReplaceOnExit = o.user, o.session, o.replace
+	return terminals.Open(ctx, p)
 }
 
 // shell connects a session with this program's streams.

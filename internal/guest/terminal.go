@@ -357,8 +357,9 @@ func noSession() *fault.Error {
 
 func tooManySessions() *fault.Error {
 	return &fault.Error{
-		Code: api.CodeLimitExceeded, Message: "the vm has 64 terminal sessions, or the session 16 viewers",
-		Remedy: "close some: pando vm sessions VM --close ID",
+		Code:    api.CodeLimitExceeded,
+		Message: fmt.Sprintf("the vm has %d terminal sessions, or the session %d viewers", link.MaxTerminals, link.MaxTerminalViewers),
+		Remedy:  "close some: pando vm sessions VM --close ID",
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/pandovm/pando/internal/field"
 	"github.com/pandovm/pando/internal/network"
 	"github.com/pandovm/pando/internal/operation"
+	"github.com/pandovm/pando/internal/terminal"
 	"github.com/pandovm/pando/internal/vm"
 )
 
@@ -59,6 +60,17 @@ func Limits() []api.Limit {
 		bytesLimit("exec.kept.total", command.KeptTotalBytes, "", "Output of all commands that the guest keeps; at most a tenth of its disk."),
 		number("exec.kept.commands", command.KeptCommands, "", "Ended commands that a guest knows; the oldest go first."),
 		period("exec.kept.time", command.KeptFor, "", "Time for which an ended command is known."),
+		number("pty.cols.default", terminal.DefaultCols, "", "Columns of a terminal if the request names none."),
+		number("pty.rows.default", terminal.DefaultRows, "", "Rows of a terminal if the request names none."),
+		number("pty.size", terminal.MaxSize, api.CodeBadRequest, "Columns, or rows, of a terminal."),
+		characters("pty.slug", terminal.MaxSlug, api.CodeBadRequest, "Slug of a terminal session."),
+		bytesLimit("pty.exec", terminal.MaxExec, api.CodeBadRequest, "Text of a terminal's command."),
+		number("pty.sessions", terminal.MaxSessions, api.CodeLimitExceeded, "Terminal sessions of one VM whose programs run."),
+		number("pty.viewers", terminal.MaxViewers, api.CodeLimitExceeded, "Clients attached to one terminal session."),
+		number("pty.kept.sessions", terminal.KeptSessions, "", "Ended terminal sessions that a guest shows; the oldest go first."),
+		period("pty.kept.time", terminal.KeptFor, "", "Time for which an ended terminal session can be looked at."),
+		bytesLimit("pty.scrollback", terminal.MaxScrollback, "", "Scrollback of one terminal session; many sessions share eight times as much."),
+		number("pty.scrollback.lines", terminal.MaxScrollbackLines, "", "Lines in the scrollback of one terminal session."),
 	}
 }
 

@@ -72,4 +72,4 @@ func TestEveryLimitIsShown(t *testing.T) {
 	}
 }
 
-func domain() []string { return []string{"network", "operation", "vm", "snapshot"} }
+func domain() []string { return []string{"network", "operation", "vm", "snapshot", "terminal"} }

@@ -3,6 +3,7 @@ package link
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 )
 
 // The paths of terminals. PathTerminalOpen and PathTerminalAttach are streams
@@ -49,6 +50,23 @@ const (
 	// MaxTerminalCols and MaxTerminalRows bound a size.
 	MaxTerminalCols = 1000
 	MaxTerminalRows = 1000
+)
+
+// What one guest keeps. internal/terminal promises the same to clients.
+const (
+	// MaxTerminals bounds the sessions whose programs run, and
+	// MaxTerminalViewers those who look at one session.
+	MaxTerminals       = 64
+	MaxTerminalViewers = 16
+	// The last screen of a program that has ended can be looked at for
+	// KeptTerminalFor, and KeptTerminals of them at most.
+	KeptTerminals   = 32
+	KeptTerminalFor = 10 * time.Minute
+	// MaxScrollbackLines and MaxScrollback, in bytes, bound the scrollback of a
+	// session, and SharedScrollback that of all together.
+	MaxScrollbackLines = 10000
+	MaxScrollback      = 1 << 20
+	SharedScrollback   = 8 << 20
 )
 
 // The causes of a refusal that only terminals have.

@@ -23,6 +23,18 @@ const (
 	MaxSlug = 63
 	// MaxExec bounds a command, in bytes.
 	MaxExec = 128<<10 - 1
+	// MaxSessions bounds the sessions of a VM whose programs run, and MaxViewers
+	// the clients attached to one.
+	MaxSessions = 64
+	MaxViewers  = 16
+	// KeptFor is how long a session whose program has ended can be looked at, and
+	// KeptSessions how many of them.
+	KeptFor      = 10 * time.Minute
+	KeptSessions = 32
+	// MaxScrollback, in bytes, and MaxScrollbackLines bound the scrollback of a
+	// session; eight times as many bytes are shared by those of a VM.
+	MaxScrollback      = 1 << 20
+	MaxScrollbackLines = 10000
 )
 
 // Open says which session to open: the one that has the slug, or a new one.

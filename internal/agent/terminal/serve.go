@@ -121,7 +121,7 @@ func checkSize(cols, rows int) error {
 func serve(st *http2.Stream, frames *link.FrameReader, c *session, created bool) {
 	v, ok := c.attach(created)
 	if !ok {
-		answerRefusal(st, refuse(link.CauseSessions, "%d viewers look at it", maxViewers))
+		answerRefusal(st, refuse(link.CauseSessions, "%d viewers look at it", link.MaxTerminalViewers))
 		return
 	}
 	defer v.detach()

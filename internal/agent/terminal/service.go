@@ -12,22 +12,8 @@ import (
 	"github.com/pandovm/pando/internal/link"
 )
 
-const (
-	// maxSessions bounds the programs that run, maxExited those whose last
-	// screen is kept, maxViewers those who look at one session.
-	maxSessions = 64
-	maxExited   = 32
-	maxViewers  = 16
-	// keepExited is how long the last screen of a program can be looked at.
-	keepExited = 10 * time.Minute
-	// historyLines and historyBytes bound the scrollback of a session, and
-	// allHistory that of all together.
-	historyLines = 10000
-	historyBytes = 1 << 20
-	allHistory   = 8 << 20
-	// maxArgument is the kernel's bound on one argument, with its NUL.
-	maxArgument = 128 << 10
-)
+// maxArgument is the kernel's bound on one argument, with its NUL.
+const maxArgument = 128 << 10
 
 // Service keeps the sessions of a guest. It is safe for concurrent use.
 type Service struct {
@@ -74,7 +60,7 @@ func (s *Service) open(o link.TerminalOrder) (found *session, created bool, err 
 		}
 		return found, false, nil
 	}
-	if running, _ := s.count(); running >= maxSessions {
+	if running, _ := s.count(); running >= link.MaxTerminals {
 		return nil, false, refuse(link.CauseSessions, "%d sessions run", running)
 	}
 	if len(o.Command) >= maxArgument || strings.IndexByte(o.Command, 0) >= 0 {
@@ -94,7 +80,7 @@ func (s *Service) newSession(o link.TerminalOrder, a process.Account) *session {
 	env := []string{"TERM=xterm-256color"}
 	return &session{
 		id: s.lastID, slug: o.Slug, account: a, created: time.Now(), replace: o.Replace, spawner: s.spawner,
-		screen: screen.New(o.Cols, o.Rows, historyBytes, historyLines), ended: s.ended,
+		screen: screen.New(o.Cols, o.Rows, link.MaxScrollback, link.MaxScrollbackLines), ended: s.ended,
 		command: func() *process.Command {
 			if o.Command == "" {
 				return a.Login(env)
@@ -175,7 +161,7 @@ func (s *Service) forget(id int64) {
 
 // ended is called by a session whose program has ended.
 func (s *Service) ended(c *session) {
-	time.AfterFunc(keepExited, func() {
+	time.AfterFunc(link.KeptTerminalFor, func() {
 		s.forget(c.id)
 		c.hangup()
 	})
@@ -188,7 +174,7 @@ func (s *Service) ended(c *session) {
 func (s *Service) prune() {
 	for {
 		_, exited := s.count()
-		if len(exited) <= maxExited {
+		if len(exited) <= link.KeptTerminals {
 			return
 		}
 		oldest := exited[0]
@@ -215,7 +201,7 @@ func (s *Service) count() (running int, exited []*session) {
 
 // share divides the room for scrollback.
 func (s *Service) share() {
-	each := min(historyBytes, allHistory/max(len(s.sessions), 1))
+	each := min(link.MaxScrollback, link.SharedScrollback/max(len(s.sessions), 1))
 	for _, c := range s.sessions {
 		c.limit(each)
 	}

@@ -51,7 +51,7 @@ type viewer struct {
 func (s *session) attach(fresh bool) (*viewer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.viewers) >= maxViewers || s.removed {
+	if len(s.viewers) >= link.MaxTerminalViewers || s.removed {
 		return nil, false
 	}
 	v := &viewer{
