@@ -97,3 +97,39 @@ func FuzzFollow(f *testing.F) {
 		}
 	})
 }
+
+// FuzzTerminal has an agent answer a viewer with arbitrary bytes.
+func FuzzTerminal(f *testing.F) {
+	session, _ := link.TerminalSession{ID: 1, Slug: "s", User: "u", Cols: 80, Rows: 24}.MarshalBinary()
+	greeting := link.AppendFrame(nil, link.FrameTerminalSession, session)
+	f.Add(link.AppendCount(link.AppendFrame(greeting, link.FrameTerminalOutput, []byte("hello")), link.FrameTerminalExit, 3))
+	f.Add(link.AppendFrame(link.AppendCount(greeting, link.FrameTerminalTaken, 1<<31), link.FrameTerminalError, []byte("\x1b[2J")))
+	f.Add(link.AppendFrame(nil, link.FrameRefused, nil))
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		ctx, cancel := context.WithCancel(t.Context())
+		x := &exchange{
+			l: &Link{conn: &watchedConn{done: make(chan struct{})}}, what: "terminal/open", ctx: ctx, cancel: cancel,
+			stop: func() {}, body: io.NopCloser(bytes.NewReader(stream)),
+		}
+		body, send := io.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, body) }() // ends with Close
+		term := &Terminal{x: x, frames: link.NewFrameReader(x.body), body: send}
+		term.room.L = &term.mu
+		defer term.Close()
+		if term.greet("u") != nil {
+			return
+		}
+		if s := term.Session; s.ID < 1 || s.Cols < 1 || s.Cols > link.MaxTerminalCols || s.Rows < 1 || s.Rows > link.MaxTerminalRows {
+			t.Fatalf("session %+v", s)
+		}
+		for {
+			e, err := term.Next()
+			if err != nil {
+				return
+			}
+			if e.ExitCode < 0 || e.ExitCode > 255 || term.waiting < 0 || bytes.ContainsRune([]byte(e.Message), 0x1b) {
+				t.Fatalf("event %+v, waiting %d", e, term.waiting)
+			}
+		}
+	})
+}

@@ -56,6 +56,13 @@ func samples() map[string][2]record {
 		"process": {&link.Process{
 			PID: 1, ParentPID: 2, User: "u", State: "S", CPU: 3, RSS: 4, Started: 5, Command: "c", ExecID: "exec-1",
 		}, new(link.Process)},
+		"terminal order": {&link.TerminalOrder{
+			Command: "top", User: "u", Slug: "s", Cols: 80, Rows: 24, Replace: true,
+		}, new(link.TerminalOrder)},
+		"terminal pick": {&link.TerminalPick{ID: 1, Slug: "s", User: "u"}, new(link.TerminalPick)},
+		"terminal session": {&link.TerminalSession{
+			ID: 1, Slug: "s", User: "u", Title: "t", CreatedUnix: 2, Cols: 3, Rows: 4, Exited: true, ExitCode: 5, Created: true, Viewers: 6,
+		}, new(link.TerminalSession)},
 		"refusal": {&link.Refusal{Cause: link.CauseEnv, Text: "no"}, new(link.Refusal)},
 		"reply": {&link.Reply{
 			Error: "e", ClockUnixNs: 5, Settled: true, State: "degraded", Failed: []string{"a.service", "b.service"},

@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"bytes"
 	"strconv"
 	"unicode/utf8"
 )
@@ -96,7 +97,29 @@ func (w *writer) pad(n int) {
 func (w *writer) line(l line) {
 	w.between(l.joined)
 	w.b = append(w.b, l.text...)
-	w.width = l.width
+	if w.width = l.width; l.width > w.s.cols {
+		w.width = columns(l.text, w.s.cols) // it is from a wider terminal, and wraps
+	}
+}
+
+// columns is how many columns the text of a line takes that wraps in a terminal
+// of cols columns, with those that are left free before wide characters.
+func columns(text []byte, cols int) int {
+	n := 0
+	for len(text) > 0 {
+		if text[0] == 0x1b {
+			text = text[bytes.IndexByte(text, 'm')+1:]
+			continue
+		}
+		r, size := utf8.DecodeRune(text)
+		text = text[size:]
+		width := min(widthOf(r), cols)
+		if left := cols - n%cols; width > left {
+			n += left
+		}
+		n += width
+	}
+	return n
 }
 
 func (w *writer) row(r *row) {
