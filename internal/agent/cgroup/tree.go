@@ -40,6 +40,11 @@ const (
 	// for the next command to start and look, or to kill.
 	apart     = 8 << 20
 	apartPart = 32
+	// perProcess is the memory that a command must be allowed for each process that
+	// it may have. Processes without number must meet their bound before that of
+	// memory: out of memory, they have the kernel throw out the programs that all
+	// commands run, and nobody gets on.
+	perProcess = 512 << 10
 )
 
 // maxFree bounds the empty groups that wait to be used again.
@@ -160,6 +165,11 @@ func (t *Tree) oneMemory() uint64 {
 	return all - min(all/2, apart+all/apartPart)
 }
 
+// oneCommand is how many processes one command may have.
+func (t *Tree) oneCommand() uint64 {
+	return max(32, min(t.pids/2, t.oneMemory()/perProcess))
+}
+
 // limit bounds a group. Without the controller there is no bound.
 func (t *Tree) limit(dir string, pids, memory uint64) {
 	if pids > 0 {
@@ -180,16 +190,16 @@ func (t *Tree) Take() *Group {
 	if last := len(t.free) - 1; last >= 0 {
 		g := t.free[last]
 		t.free = t.free[:last]
-		memory := t.oneMemory()
+		pids, memory := t.oneCommand(), t.oneMemory()
 		t.mu.Unlock()
 		if g.outdated {
 			g.outdated = false
-			t.limit(g.path, 0, memory)
+			t.limit(g.path, pids, memory)
 		}
 		return g
 	}
 	t.next++
-	n, pids, memory := t.next, t.pids/2, t.oneMemory()
+	n, pids, memory := t.next, t.oneCommand(), t.oneMemory()
 	t.mu.Unlock()
 	g, err := t.create(strconv.Itoa(n))
 	if err != nil {
