@@ -51,7 +51,7 @@ func newLink(ctx context.Context, conn net.Conn, rest []byte) (*Link, error) {
 	t := &http.Transport{
 		DialContext:            func(context.Context, string, string) (net.Conn, error) { return w, nil },
 		Protocols:              new(http.Protocols),
-		HTTP2:                  &http.HTTP2Config{StrictMaxConcurrentRequests: true},
+		HTTP2:                  &http.HTTP2Config{StrictMaxConcurrentRequests: true, MaxReadFrameSize: 256 << 10},
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: 16 << 10,
 	}

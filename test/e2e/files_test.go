@@ -17,6 +17,20 @@ import (
 	pando "github.com/pandovm/pando/sdk"
 )
 
+// asAgent runs a command as the account that commands run as, which Lab.Run does
+// not, and returns its output.
+func asAgent(t *testing.T, l *testlab.Lab, vm, command string) string {
+	t.Helper()
+	res, err := l.Client.VMs.Exec(t.Context(), vm, api.ExecRequest{Command: command})
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	if res.StatusCode == nil || *res.StatusCode != 0 {
+		t.Fatalf("%s: it failed: %+v", command, res)
+	}
+	return res.Stdout
+}
+
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	l := testlab.New(t)
@@ -35,7 +49,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The account that commands run as can use and remove what was made.
-	if got := l.Run(v.ID, "cd ~/new && sha256sum one parts && stat -c '%U %a' . one parts && rm one"); got !=
+	if got := asAgent(t, l, v.ID, "cd ~/new && sha256sum one parts && stat -c '%U %a' . one parts && rm one"); got !=
 		digest+"  one\n"+digest+"  parts\nagent 755\nagent 600\nagent 640\n" {
 		t.Errorf("the guest says %s", got)
 	}
@@ -49,7 +63,7 @@ func TestFiles(t *testing.T) {
 	if err := fstest.TestFS(f.FS(t.Context(), "/etc"), "passwd", "group"); err != nil {
 		t.Error(err)
 	}
-	if left := l.Run(v.ID, "ls -A ~/new"); left != "parts\n" {
+	if left := l.Run(v.ID, "ls -A /home/agent/new"); left != "parts\n" {
 		t.Errorf("left behind: %s", left)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pandovm/pando/internal/agent/http2"
 	"github.com/pandovm/pando/internal/agent/sysfile"
 	"github.com/pandovm/pando/internal/link"
 )
@@ -139,7 +140,7 @@ func (r *request) receive(fd int, offset, limit int64) (int64, error) {
 	var buf []byte
 	for {
 		var err error
-		if buf, err = r.st.Take(buf); errors.Is(err, io.EOF) {
+		if buf, err = r.st.Take(buf, http2.MaxTake); errors.Is(err, io.EOF) {
 			return total, nil
 		}
 		if err != nil {

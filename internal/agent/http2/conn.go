@@ -15,13 +15,18 @@ const Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 const (
 	frameHeaderSize = 9
-	// maxFrame is the largest frame either side may send; it is the protocol's
-	// default, so it needs no announcement.
+	// maxFrame is the largest frame either side may send unless more is announced,
+	// and bounds everything but data.
 	maxFrame = 16384
+	// maxDataIn is the largest frame of data that the peer may send. It is taken
+	// piece by piece, so its size costs no memory. maxDataOut bounds those that are
+	// sent, whatever the peer would take.
+	maxDataIn  = 256 << 10
+	maxDataOut = 64 << 10
 	// defaultWindow is what a window holds until something else is announced.
 	defaultWindow = 65535
 	// streamWindow bounds the unread input of one request, connWindow that of all.
-	streamWindow = 256 << 10
+	streamWindow = 1 << 20
 	connWindow   = 16 << 20
 	// maxStreams bounds the requests in progress.
 	maxStreams = 1024
@@ -52,6 +57,8 @@ type Conn struct {
 	head    [frameHeaderSize]byte
 	headLen int
 	partial []byte
+	// passed counts the bytes of the present frame of data that were taken.
+	passed  int
 	block   headerBlock
 	decoder *hpack.Decoder
 	path    string
@@ -68,6 +75,8 @@ type Conn struct {
 	sendWindow    int64
 	initialWindow int64
 	unreturned    int
+	// frameLimit is the largest frame of data that goes out.
+	frameLimit int64
 }
 
 // headerBlock is the header block being received: HEADERS and CONTINUATION.
@@ -85,6 +94,7 @@ func NewConn(handle Handler) *Conn {
 		streams:       map[uint32]*Stream{},
 		sendWindow:    defaultWindow,
 		initialWindow: defaultWindow,
+		frameLimit:    maxFrame,
 	}
 	c.more.L, c.room.L = &c.mu, &c.mu
 	c.decoder = hpack.NewDecoder(4096, c.field)
@@ -156,6 +166,9 @@ func (c *Conn) feedFrame(p []byte) ([]byte, error) {
 		}
 	}
 	size := int(c.head[0])<<16 | int(c.head[1])<<8 | int(c.head[2])
+	if c.head[3] == byte(frameData) && c.head[4]&flagPadded == 0 && size <= maxDataIn {
+		return c.feedData(p, size)
+	}
 	if size > maxFrame {
 		return nil, fmt.Errorf("frame of %d bytes: %w", size, ErrProtocol)
 	}
@@ -173,6 +186,23 @@ func (c *Conn) feedFrame(p []byte) ([]byte, error) {
 	c.headLen, c.partial = 0, c.partial[:0]
 	id := binary.BigEndian.Uint32(c.head[5:]) & 0x7fffffff
 	return p, c.frame(frameType(c.head[3]), c.head[4], id, payload)
+}
+
+// feedData passes on what p has of a frame of data, without waiting for all of it.
+func (c *Conn) feedData(p []byte, size int) ([]byte, error) {
+	n := min(len(p), size-c.passed)
+	c.passed += n
+	flags := c.head[4]
+	if c.passed < size {
+		if n == 0 {
+			return nil, nil
+		}
+		flags &^= flagEndStream
+	} else {
+		c.headLen, c.passed = 0, 0
+	}
+	id := binary.BigEndian.Uint32(c.head[5:]) & 0x7fffffff
+	return p[n:], c.frame(frameData, flags, id, p[:n])
 }
 
 func (c *Conn) frame(t frameType, flags byte, id uint32, p []byte) error {
@@ -283,16 +313,15 @@ func (c *Conn) data(flags byte, id uint32, p []byte) error {
 		c.creditLocked(size)
 		return nil
 	}
-	if len(s.input)+s.unreturned+size > streamWindow {
+	if s.unread()+s.unreturned+size > streamWindow {
 		return fmt.Errorf("stream %d overran its window: %w", id, ErrProtocol)
 	}
 	s.unreturned += size - len(p)
 	c.creditLocked(size - len(p))
-	s.input = append(s.input, p...)
+	s.addLocked(p)
 	if flags&flagEndStream != 0 {
 		s.endInputLocked()
 	}
-	s.ready.Broadcast()
 	return nil
 }
 
@@ -326,10 +355,13 @@ func (c *Conn) settings(flags byte, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for ; len(p) > 0; p = p[6:] {
-		if binary.BigEndian.Uint16(p) != settingInitialWindow {
+		setting, w := binary.BigEndian.Uint16(p), int64(binary.BigEndian.Uint32(p[2:]))
+		if setting == settingMaxFrame {
+			c.frameLimit = min(max(w, maxFrame), maxDataOut)
+		}
+		if setting != settingInitialWindow {
 			continue
 		}
-		w := int64(binary.BigEndian.Uint32(p[2:]))
 		if w > maxWindow {
 			return fmt.Errorf("initial window of %d: %w", w, ErrProtocol)
 		}

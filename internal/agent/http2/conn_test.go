@@ -274,11 +274,12 @@ func TestBrokenProtocol(t *testing.T) {
 	open[4] = 4
 	open = open[:len(open)-9] // without the empty DATA that ends it
 	overrun := bytes.Clone(open)
-	for range 20 {
+	for range 65 {
 		overrun = append(overrun, data(16384)...)
 	}
 	for name, stream := range map[string][]byte{
-		"frame too long":             {0, 0x40, 1, 0, 0, 0, 0, 0, 1},
+		"frame too long":             {0, 0x40, 1, 1, 0, 0, 0, 0, 1},
+		"frame of data too long":     {4, 0, 1, 0, 0, 0, 0, 0, 1},
 		"even stream":                http2.AppendRequest(nil, 2, "/", nil),
 		"continuation without start": {0, 0, 0, 9, 4, 0, 0, 0, 1},
 		"data within headers":        {0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1},

@@ -23,6 +23,7 @@ const (
 
 	settingMaxStreams    = 3
 	settingInitialWindow = 4
+	settingMaxFrame      = 5
 
 	errNone    = 0
 	errRefused = 7
@@ -46,6 +47,8 @@ func appendSettings(b []byte) []byte {
 	p = binary.BigEndian.AppendUint32(p, maxStreams)
 	p = binary.BigEndian.AppendUint16(p, settingInitialWindow)
 	p = binary.BigEndian.AppendUint32(p, streamWindow)
+	p = binary.BigEndian.AppendUint16(p, settingMaxFrame)
+	p = binary.BigEndian.AppendUint32(p, maxDataIn)
 	return appendFrame(b, frameSettings, 0, 0, p)
 }
 

@@ -19,9 +19,12 @@ type Stream struct {
 
 	// All below is guarded by conn.mu.
 	err error // why the stream ended early
-	// ready wakes a reader of input.
+	// ready wakes a reader once wanted bytes are there, or the end. input from
+	// offset taken on is unread.
 	ready      sync.Cond
+	wanted     int
 	input      []byte
+	taken      int
 	inputEnded bool
 	// unreturned is input read but not yet credited to the client.
 	unreturned int
@@ -47,40 +50,64 @@ func (s *Stream) Read(p []byte) (int, error) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(s.input) == 0 && !s.inputEnded && s.err == nil {
-		s.ready.Wait()
+	if err := s.awaitLocked(1); err != nil {
+		return 0, err
 	}
-	if len(s.input) == 0 {
-		if s.inputEnded {
-			return 0, io.EOF
-		}
-		return 0, s.err
+	n := copy(p, s.input[s.taken:])
+	if s.taken += n; s.taken == len(s.input) {
+		s.input, s.taken = s.input[:0], 0
 	}
-	n := copy(p, s.input)
-	s.input = s.input[:copy(s.input, s.input[n:])]
 	s.creditLocked(n)
 	return n, nil
 }
 
-// Take returns the input that is there, waiting for some, without copying it; it
-// is the caller's. The caller gives back a buffer for reuse, which may be nil.
-func (s *Stream) Take(spare []byte) ([]byte, error) {
+// Take returns the input that is there, without copying it; it is the caller's.
+// It waits for least bytes, which is at most MaxTake, or the end of the input. The
+// caller gives back a buffer for reuse, which may be nil.
+func (s *Stream) Take(spare []byte, least int) ([]byte, error) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(s.input) == 0 && !s.inputEnded && s.err == nil {
-		s.ready.Wait()
+	if err := s.awaitLocked(min(least, MaxTake)); err != nil {
+		return nil, err
 	}
-	if len(s.input) == 0 {
-		if s.inputEnded {
-			return nil, io.EOF
-		}
-		return nil, s.err
-	}
-	p := s.input
-	s.input = spare[:0]
+	p := s.input[s.taken:]
+	s.input, s.taken = spare[:0], 0
 	s.creditLocked(len(p))
 	return p, nil
+}
+
+// MaxTake is how much a Take may wait for: what the client can send in any case
+// before it gets more credit.
+const MaxTake = streamWindow / 4
+
+// awaitLocked returns when least bytes are there, or fewer that are all. What
+// came before an early end can still be read.
+func (s *Stream) awaitLocked(least int) error {
+	for s.unread() < least && !s.inputEnded && s.err == nil {
+		s.wanted = least
+		s.ready.Wait()
+	}
+	switch {
+	case s.unread() > 0:
+		return nil
+	case s.inputEnded:
+		return io.EOF
+	}
+	return s.err
+}
+
+func (s *Stream) unread() int { return len(s.input) - s.taken }
+
+// addLocked appends to the input.
+func (s *Stream) addLocked(p []byte) {
+	if s.taken > 0 && len(s.input)+len(p) > cap(s.input) {
+		s.input, s.taken = s.input[:copy(s.input, s.input[s.taken:])], 0
+	}
+	s.input = append(s.input, p...)
+	if s.unread() >= s.wanted {
+		s.ready.Broadcast()
+	}
 }
 
 func (s *Stream) creditLocked(n int) {
@@ -107,7 +134,7 @@ func (s *Stream) Write(p []byte) (int, error) {
 		if s.err != nil {
 			return total, s.err
 		}
-		n := int(min(int64(len(p)), s.sendWindow, c.sendWindow, maxFrame))
+		n := int(min(int64(len(p)), s.sendWindow, c.sendWindow, c.frameLimit))
 		s.headersLocked()
 		c.out = appendFrame(c.out, frameData, 0, s.id, p[:n])
 		c.more.Signal()
@@ -147,8 +174,8 @@ func (s *Stream) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.streams, s.id)
-	c.creditLocked(len(s.input))
-	s.input = nil
+	c.creditLocked(s.unread())
+	s.input, s.taken = nil, 0
 	if s.err != nil {
 		return
 	}
