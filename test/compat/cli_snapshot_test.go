@@ -49,7 +49,7 @@ func (f *freestyle) testSnapshotCreate(t *testing.T) {
 	base := []string{"--base", "freestyle/busybox", "--output", "json"}
 	before := f.vms(t)
 	script := filepath.Join(f.home, "setup.sh")
-	write(t, script, "echo from-script > /root/made\necho progress\n")
+	write(t, script, "echo from-script > /tmp/made\necho progress\n")
 
 	build := func(args ...string) snapshotRecord {
 		t.Helper()
@@ -61,15 +61,16 @@ func (f *freestyle) testSnapshotCreate(t *testing.T) {
 		return made.Snapshot
 	}
 	scripted := build(append([]string{"snapshot", "create", "--script", script, "--slug", "scripted", "--no-internet"}, base...)...)
-	commanded := build(append(append([]string{"snapshot"}, base...), "--", "sh", "-c", "echo from-command > /root/made")...)
-	write(t, script, "#!/bin/sh\necho from-interpreter > /root/made\n")
+	commanded := build(append(append([]string{"snapshot"}, base...), "--", "sh", "-c", "echo from-command > /tmp/made")...)
+	write(t, script, "#!/bin/sh\necho from-interpreter > /tmp/made\n")
 	interpreted := build(append([]string{"snapshot", "create", "--script", script, "--linux-user", "root"}, base...)...)
 	if after := f.vms(t); !slices.Equal(before, after) {
 		t.Errorf("VMs before %v and after %v", before, after)
 	}
 	for id, want := range map[string]string{scripted.ID: "from-script\n", commanded.ID: "from-command\n", interpreted.ID: "from-interpreter\n"} {
-		v := f.create(t, "--snapshot-id", id)
-		r := f.ok(t, "vm", "exec", v.ID, "--linux-user", "root", "--", "sh", "-c", "cat /root/made; ls /tmp | grep -c freestyle || true")
+		var v vmRecord
+		f.json(t, &v, "vm", "create", "--no-ssh", "--snapshot-id", id)
+		r := f.ok(t, "vm", "exec", v.ID, "--linux-user", "root", "--", "sh", "-c", "cat /tmp/made; ls /tmp | grep -c freestyle || true")
 		if r.stdout != want+"0\n" {
 			t.Errorf("want %q and no script: %s", want, r)
 		}
@@ -96,7 +97,7 @@ func (f *freestyle) testSetupOfExisting(t *testing.T, script string) {
 		}
 		f.ok(t, "snapshot", "delete", made.SnapshotID)
 	}
-	f.ok(t, "vm", "exec", "there", "--linux-user", "root", "--", "cat", "/root/made").has(t, "from-interpreter")
+	f.ok(t, "vm", "exec", "there", "--linux-user", "root", "--", "cat", "/tmp/made").has(t, "from-interpreter")
 	f.fails(t, "--base only applies", "snapshot", "create", "there", "--base", "x")
 	f.ok(t, "vm", "delete", "there")
 }
