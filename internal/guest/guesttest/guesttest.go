@@ -83,7 +83,8 @@ func Start(t testing.TB, options ...Option) *Guest {
 		Port: g.Port, System: g.System, Version: link.Version, Handlers: setup.Handlers(parts),
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	// Not the test's own context: it ends before the clean-up, which needs the guest.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var served sync.WaitGroup
 	served.Go(func() {
 		if err := agent.New(c).Serve(ctx); err != nil {
