@@ -9,6 +9,7 @@ import (
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/command"
 	"github.com/pandovm/pando/internal/field"
+	"github.com/pandovm/pando/internal/file"
 	"github.com/pandovm/pando/internal/network"
 	"github.com/pandovm/pando/internal/operation"
 	"github.com/pandovm/pando/internal/terminal"
@@ -60,6 +61,11 @@ func Limits() []api.Limit {
 		bytesLimit("exec.kept.total", command.KeptTotalBytes, "", "Output of all commands that the guest keeps; at most a tenth of its disk."),
 		number("exec.kept.commands", command.KeptCommands, "", "Ended commands that a guest knows; the oldest go first."),
 		period("exec.kept.time", command.KeptFor, "", "Time for which an ended command is known."),
+		bytesLimit("file.path", file.MaxPath, api.CodeBadRequest, "A path in a guest."),
+		bytesLimit("file.size", file.MaxFile, api.CodePayloadTooLarge, "A file that is written; one that is uploaded in parts gives BAD_REQUEST."),
+		bytesLimit("file.chunk", file.MaxChunk, api.CodePayloadTooLarge, "One part of an upload."),
+		bytesLimit("file.body", file.MaxJSONFile, api.CodePayloadTooLarge, "Body of a write that is a JSON document."),
+		number("file.entries", file.MaxListed, api.CodeBadRequest, "Entries in one listing; format=ndjson has no such limit."),
 		number("pty.cols.default", terminal.DefaultCols, "", "Columns of a terminal if the request names none."),
 		number("pty.rows.default", terminal.DefaultRows, "", "Rows of a terminal if the request names none."),
 		number("pty.size", terminal.MaxSize, api.CodeBadRequest, "Columns, or rows, of a terminal."),

@@ -45,6 +45,17 @@ func samples() map[string][2]record {
 		"exit": {&link.Exit{
 			Code: 255, TimedOut: true, StdoutBytes: 1, StderrBytes: 2, OOMKilled: true, OOMProcess: "hog",
 		}, new(link.Exit)},
+		"file order": {&link.FileOrder{
+			Op: link.FileWrite, Path: "/p", To: "/t", Owner: "o", Group: "g", ID: "up-1", Mode: 0o600, HasMode: true,
+			Recursive: true, Overwrite: true, Offset: 1, Length: -1, Size: 2, Depth: 3,
+		}, new(link.FileOrder)},
+		"file info": {&link.FileInfo{
+			Name: "n", Mode: link.ModeFile | 0o644, Size: 9, ModifiedNs: -1, UID: 1, GID: 2, Owner: "o", Group: "g",
+			Target: "t", LinkTo: "l", TargetMode: link.ModeDir, Inode: 3, Offset: 4, Length: 5,
+		}, new(link.FileInfo)},
+		"file done":    {&link.FileDone{ID: "up-1", Path: "/p", Size: 9, Received: 8, Skipped: 7}, new(link.FileDone)},
+		"file refusal": {&link.FileRefusal{Cause: link.FileNoSpace, Path: "/p", Text: "full", Size: 1}, new(link.FileRefusal)},
+		"file event":   {&link.FileEvent{Kind: link.FileMoved, Path: "/p", From: "/f", Dir: true}, new(link.FileEvent)},
 		"reference": {&link.Ref{
 			ID: "exec-1", Stream: 2, Offset: -1, Seq: 3, Wait: true, Close: true, Signal: 15, PID: 7,
 		}, new(link.Ref)},
