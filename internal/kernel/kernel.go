@@ -14,6 +14,7 @@
 package kernel
 
 import (
+	"bufio"
 	"bytes"
 	"compress/bzip2"
 	"compress/gzip"
@@ -37,30 +38,25 @@ const (
 	maxUnpacked = 256 << 20
 )
 
-// Unpack writes the ELF file inside the bzImage to w.
-func Unpack(ctx context.Context, bzImage io.Reader, w io.Writer) error {
-	image, err := io.ReadAll(io.LimitReader(bzImage, maxPacked+1))
-	if err != nil {
-		return fmt.Errorf("read kernel: %w", err)
-	}
-	if len(image) > maxPacked {
-		return fmt.Errorf("%w: it has more than %d bytes", ErrUnsupported, maxPacked)
-	}
-	packed, err := payload(image)
-	if err != nil {
-		return err
-	}
-	vmlinux, err := decompress(ctx, packed)
+// File is where an unpacked kernel goes: it is written from its beginning and
+// read again to be checked. It begins empty.
+type File interface {
+	io.Writer
+	io.ReaderAt
+}
+
+// Unpack writes the ELF file inside the bzImage to w. After an error, what is in
+// w means nothing. Neither is held in memory, unless LZ4 packed the kernel.
+func Unpack(ctx context.Context, bzImage io.ReaderAt, w File) error {
+	packed, err := payload(bzImage)
 	if err != nil {
 		return err
 	}
-	if err := check(vmlinux); err != nil {
+	size, err := decompress(ctx, packed, w)
+	if err != nil {
 		return err
 	}
-	if _, err := w.Write(vmlinux); err != nil {
-		return fmt.Errorf("write kernel: %w", err)
-	}
-	return nil
+	return check(io.NewSectionReader(w, 0, size))
 }
 
 // Offsets in the boot protocol's header (Documentation/arch/x86/boot.rst).
@@ -73,96 +69,138 @@ const (
 )
 
 // payload finds the compressed kernel.
-func payload(image []byte) ([]byte, error) {
-	if len(image) < headerEnd || string(image[atMagic:atMagic+4]) != "HdrS" {
+func payload(image io.ReaderAt) (*io.SectionReader, error) {
+	var header [headerEnd]byte
+	_, err := image.ReadAt(header[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read kernel: %w", err)
+	}
+	if err != nil || string(header[atMagic:atMagic+4]) != "HdrS" {
 		return nil, fmt.Errorf("%w: it is no bzImage", ErrUnsupported)
 	}
-	if version := binary.LittleEndian.Uint16(image[atVersion:]); version < 0x208 {
+	if version := binary.LittleEndian.Uint16(header[atVersion:]); version < 0x208 {
 		return nil, fmt.Errorf("%w: boot protocol %#x is too old", ErrUnsupported, version)
 	}
-	sectors := int(image[atSectors])
+	sectors := int64(header[atSectors])
 	if sectors == 0 {
 		sectors = 4
 	}
-	start := uint64(sectors+1)*512 + uint64(binary.LittleEndian.Uint32(image[atPayload:]))
-	length := uint64(binary.LittleEndian.Uint32(image[atPayload+4:]))
+	start := (sectors+1)*512 + int64(binary.LittleEndian.Uint32(header[atPayload:]))
+	length := int64(binary.LittleEndian.Uint32(header[atPayload+4:]))
 	const shortest = 8 // a magic number and the unpacked size
-	if length < shortest || start+length > uint64(len(image)) {
-		return nil, fmt.Errorf("%w: its payload lies outside the file", ErrUnsupported)
+	if length < shortest || length > maxPacked {
+		return nil, fmt.Errorf("%w: its payload of %d bytes is too short, or lies outside the file", ErrUnsupported, length)
 	}
-	return image[start : start+length], nil
+	return io.NewSectionReader(image, start, length), nil
 }
 
-// decompress unpacks a payload. Its last four bytes are the unpacked size, which
-// is a part of the format for gzip and stands behind it for the others.
-func decompress(ctx context.Context, packed []byte) ([]byte, error) {
-	size := binary.LittleEndian.Uint32(packed[len(packed)-4:])
+// decompress unpacks a payload into w and returns how much that is. Its last four
+// bytes are the unpacked size, which is a part of the format for gzip and stands
+// behind it for the others.
+func decompress(ctx context.Context, packed *io.SectionReader, w io.Writer) (int64, error) {
+	var magic, end [4]byte
+	bodySize := packed.Size() - int64(len(end))
+	if _, err := packed.ReadAt(end[:], bodySize); err != nil {
+		return 0, fmt.Errorf("%w: its payload lies outside the file", ErrUnsupported)
+	}
+	if _, err := packed.ReadAt(magic[:], 0); err != nil {
+		return 0, fmt.Errorf("read kernel: %w", err)
+	}
+	size := int64(binary.LittleEndian.Uint32(end[:]))
 	if size > maxUnpacked {
-		return nil, fmt.Errorf("%w: it has %d bytes unpacked", ErrUnsupported, size)
+		return 0, fmt.Errorf("%w: it has %d bytes unpacked", ErrUnsupported, size)
 	}
-	var out []byte
-	var err error
-	body := packed[:len(packed)-4]
-	switch {
-	case bytes.HasPrefix(packed, []byte{0x1f, 0x8b}):
-		out, err = gunzip(packed, size)
-	case bytes.HasPrefix(packed, []byte("BZh")):
-		out, err = readSize(bzip2.NewReader(bytes.NewReader(body)), size)
-	case bytes.HasPrefix(packed, []byte{0x02, 0x21, 0x4c, 0x18}):
-		out, err = unpackLZ4(body[4:], int(size))
-	case bytes.HasPrefix(packed, []byte{0xfd, '7', 'z', 'X', 'Z', 0}):
-		out, err = pipe(ctx, body, size, "xz", "--decompress", "--stdout", "--single-stream")
-	case bytes.HasPrefix(packed, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		out, err = pipe(ctx, body, size, "zstd", "--decompress", "--stdout", "--quiet")
-	default:
-		return nil, fmt.Errorf("%w: its compression % x is unknown", ErrUnsupported, packed[:4])
+	to := &bounded{to: w, left: size}
+	if err := unpack(ctx, magic, packed, io.NewSectionReader(packed, 0, bodySize), to); err != nil {
+		if to.failed != nil {
+			return 0, fmt.Errorf("write kernel: %w", to.failed)
+		}
+		return 0, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+	if to.left != 0 {
+		return 0, fmt.Errorf("%w: it has %d bytes instead of %d", ErrUnsupported, size-to.left, size)
 	}
-	if len(out) != int(size) {
-		return nil, fmt.Errorf("%w: it has %d bytes instead of %d", ErrUnsupported, len(out), size)
-	}
-	return out, nil
+	return size, nil
 }
 
-func gunzip(packed []byte, size uint32) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(packed))
+// unpack decompresses by what magic says; body is packed without the size.
+func unpack(ctx context.Context, magic [4]byte, packed, body *io.SectionReader, to *bounded) error {
+	switch {
+	case bytes.HasPrefix(magic[:], []byte{0x1f, 0x8b}):
+		return gunzip(packed, to)
+	case bytes.HasPrefix(magic[:], []byte("BZh")):
+		_, err := io.Copy(to, bzip2.NewReader(body))
+		return err
+	case magic == [4]byte{0x02, 0x21, 0x4c, 0x18}:
+		in := make([]byte, body.Size())
+		if _, err := body.ReadAt(in, 0); err != nil {
+			return err
+		}
+		out, err := unpackLZ4(in[len(magic):], int(to.left))
+		if err != nil {
+			return err
+		}
+		_, err = to.Write(out)
+		return err
+	case magic == [4]byte{0xfd, '7', 'z', 'X'}:
+		return pipe(ctx, body, to, "xz", "--decompress", "--stdout", "--single-stream")
+	case magic == [4]byte{0x28, 0xb5, 0x2f, 0xfd}:
+		return pipe(ctx, body, to, "zstd", "--decompress", "--stdout", "--quiet")
+	}
+	return fmt.Errorf("its compression % x is unknown", magic)
+}
+
+// bounded takes so many bytes and no more.
+type bounded struct {
+	to     io.Writer
+	left   int64
+	failed error
+}
+
+// Write implements io.Writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	if int64(len(p)) > b.left {
+		return 0, errors.New("it is longer than it says")
+	}
+	n, err := b.to.Write(p)
+	b.left -= int64(n)
+	b.failed = err
+	return n, err
+}
+
+func gunzip(packed io.Reader, to io.Writer) error {
+	r, err := gzip.NewReader(bufio.NewReader(packed))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.Multistream(false)
-	return readSize(r, size)
-}
-
-// readSize reads one byte more than there should be, so that excess is noticed.
-func readSize(r io.Reader, size uint32) ([]byte, error) {
-	return io.ReadAll(io.LimitReader(r, int64(size)+1))
+	_, err = io.Copy(to, r)
+	return err
 }
 
 // pipe runs a decompressor that the standard library does not have.
-func pipe(ctx context.Context, packed []byte, size uint32, program string, args ...string) ([]byte, error) {
+func pipe(ctx context.Context, packed io.Reader, to io.Writer, program string, args ...string) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends a program that has more to say
+	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Stdin = bytes.NewReader(packed)
+	cmd.Stdin = packed
 	r, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
-	out, err := readSize(r, size)
-	if len(out) > int(size) {
-		cancel()
+	_, err = io.Copy(to, r)
+	if err != nil {
+		cancel() // it has more to say
 	}
-	return out, errors.Join(err, cmd.Wait())
+	return errors.Join(err, cmd.Wait())
 }
 
 // check insists on an x86-64 kernel with the entry point that QEMU uses (PVH).
-func check(vmlinux []byte) error {
-	f, err := elf.NewFile(bytes.NewReader(vmlinux))
+func check(vmlinux io.ReaderAt) error {
+	f, err := elf.NewFile(vmlinux)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}

@@ -116,7 +116,10 @@ func unpackKernel(ctx context.Context, w, r *os.File) error {
 	if !errors.Is(err, kernel.ErrUnsupported) {
 		return err
 	}
-	if _, err := r.Seek(0, io.SeekStart); err != nil {
+	if err := w.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := w.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	return copyFile(w, r)
