@@ -81,7 +81,9 @@ func (a *app) forward(ctx context.Context, cmd *pando.Cmd, ended <-chan struct{}
 		case <-late:
 			late = nil
 		case s := <-signals:
-			late = nil
+			if s == unix.SIGINT || s == unix.SIGTERM {
+				cancelled, late = nil, nil // that was this signal as well
+			}
 			if number, ok := s.(unix.Signal); ok {
 				name = strings.TrimPrefix(unix.SignalName(number), "SIG")
 			}

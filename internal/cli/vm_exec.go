@@ -21,6 +21,7 @@ type execOptions struct {
 	env             []string
 	timeout         time.Duration
 	noStdin, detach bool
+	openStdin       bool
 }
 
 func (a *app) vmExec() *cobra.Command {
@@ -36,7 +37,8 @@ passed on if it is not a terminal. An interrupt is passed on as well; the third
 one leaves the command to itself. If the connection breaks, it is taken up again.
 
 With --detach the command is started and its id printed: see it with pando vm
-logs and pando vm attach. With --json the command is waited for, 30s if --timeout
+logs and pando vm attach. It has an empty input, or with --open-stdin the one that
+pando vm attach gives it. With --json the command is waited for, 30s if --timeout
 does not say otherwise, and printed with its output, up to 1 MiB of each stream.
 A command that the timeout killed gives exit code 124.`,
 		Example: `  pando vm exec web 'cd /srv && make test 2>&1 | tail'
@@ -63,6 +65,7 @@ A command that the timeout killed gives exit code 124.`,
 	f.StringArrayVarP(&o.env, "env", "e", nil, "a `NAME=value` for its environment; may be repeated")
 	f.DurationVar(&o.timeout, "timeout", 0, "how `long` it may run: 45s, 10m, 2h (default: as long as it takes)")
 	f.BoolVarP(&o.detach, "detach", "d", false, "start it, print its id and leave it running")
+	f.BoolVar(&o.openStdin, "open-stdin", false, "with --detach: leave its input open, for pando vm attach")
 	f.BoolVarP(&o.noStdin, "no-stdin", "n", false, "do not pass standard input on")
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{message: err.Error(), fix: "put -- before a command with options: " + c.CommandPath() + " VM -- COMMAND -x"}
@@ -76,6 +79,9 @@ func (o execOptions) check(cmd *cobra.Command, argv []string) (text string, err 
 	}
 	if cmd.Flags().Changed("timeout") && o.timeout < time.Millisecond {
 		return "", &usageError{message: fmt.Sprintf("--timeout %s: want at least 1ms", o.timeout)}
+	}
+	if o.openStdin && !o.detach {
+		return "", &usageError{message: "--open-stdin goes with --detach"}
 	}
 	_, err = pairs("env", o.env)
 	return shellText(argv), err
@@ -123,7 +129,7 @@ func (a *app) runDetached(ctx context.Context, ref, text string, o execOptions) 
 	if err != nil {
 		return err
 	}
-	r := api.StartExecRequest{Command: text, LinuxUser: optional(o.user), Env: o.environment()}
+	r := api.StartExecRequest{Command: text, LinuxUser: optional(o.user), Env: o.environment(), OpenStdin: o.openStdin}
 	if o.timeout > 0 {
 		r.TimeoutMs = new(o.timeout.Milliseconds())
 	}

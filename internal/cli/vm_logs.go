@@ -48,7 +48,10 @@ func (a *app) vmAttach() *cobra.Command {
 		Short: "Attach to a command that runs",
 		Long: `Attach to a command that was started before: its output is shown from the
 beginning, or from what is kept of it, standard input is passed on if the command
-takes more, and the exit code is the command's.`,
+takes more, what is typed at a terminal line by line, and the exit code is the
+command's. An interrupt is passed on; the third one leaves the command to itself.`,
+		Example: `  id=$(pando vm exec web --detach --open-stdin 'bc -l')
+  pando vm attach web $id`,
 		Args: wantArgs(2, 2, "VM and EXEC"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.json {
@@ -68,7 +71,7 @@ func (a *app) attach(ctx context.Context, ref, id string, stdin bool) error {
 	}
 	cmd := c.VMs.Attach(ref, id)
 	cmd.Stdout, cmd.Stderr = a.IO.Out, a.IO.Err
-	if stdin && !a.IO.InTerminal && !a.IO.InEmpty {
+	if stdin && (a.IO.InTerminal || !a.IO.InEmpty) {
 		e, err := c.VMs.GetExec(ctx, ref, id)
 		if err != nil {
 			return err

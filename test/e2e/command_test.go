@@ -3,12 +3,14 @@ package e2e
 import (
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/testlab"
+	pando "github.com/pandovm/pando/sdk"
 )
 
 // A command goes on through a restart of the daemon, a pause and a fork, and
@@ -70,5 +72,58 @@ func TestLongCommand(t *testing.T) {
 	v := l.Create(testlab.Busybox)
 	if got := l.Run(v.ID, "cat <<END | wc -c\n"+strings.Repeat("x", 1<<20-24)+"\nEND\n"); got != fmt.Sprintln(1<<20-23) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// What a command started under another user, by sudo, is killed with it: by its
+// timeout, by the signal KILL, and when it is forgotten.
+func TestKillReachesOtherUsers(t *testing.T) {
+	t.Parallel()
+	l := testlab.New(t)
+	v := l.Create(testlab.Debian)
+	ctx := t.Context()
+	// The shell that sudo runs ignores what can be ignored, and names itself once
+	// it does.
+	text := func(seconds int) string {
+		return fmt.Sprintf(`sudo -n sh -c 'trap "" TERM HUP INT; echo begun by $(id -u); sleep %d; sleep %d'; true`, seconds, seconds)
+	}
+	gone := func(t *testing.T, how string, seconds int) {
+		t.Helper()
+		left := l.Run(v.ID, fmt.Sprintf(`for i in $(seq 50); do left=$(pgrep -ax sleep | grep -w %d) || exit 0; sleep 0.2; done; echo "$left"`, seconds))
+		if left != "" {
+			t.Errorf("%s: processes are left: %s", how, left)
+		}
+	}
+	patience := int64(10_000)
+	res, err := l.Client.VMs.Exec(ctx, v.ID, api.ExecRequest{Command: text(4251), TimeoutMs: &patience})
+	if err != nil || !res.TimedOut || res.Stdout != "begun by 0\n" {
+		t.Fatalf("got %+v, %v", res, err)
+	}
+	gone(t, "timeout", 4251)
+	for seconds, end := range map[int]func(*pando.Cmd) error{
+		4252: func(c *pando.Cmd) error { return c.Kill(ctx) },
+		4253: func(c *pando.Cmd) error { return l.Client.VMs.DeleteExec(ctx, v.ID, c.ID()) },
+	} {
+		cmd := l.Client.VMs.Shell(v.ID, text(seconds))
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(out, make([]byte, len("begun by 0\n"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(cmd); err != nil {
+			t.Fatal(err)
+		}
+		if rest, err := io.ReadAll(out); len(rest) > 0 {
+			t.Errorf("%d: it went on with %q, %v", seconds, rest, err)
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Errorf("%d: it ended with success", seconds)
+		}
+		gone(t, "kill", seconds)
 	}
 }

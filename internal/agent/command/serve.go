@@ -151,6 +151,7 @@ func (s *Service) prepare(o *link.Order) (*process.Command, link.Cause, error) {
 	if err != nil {
 		return nil, link.CauseFailed, err
 	}
+	o.User = a.Name // which the record shows
 	if len(o.Command) < maxArgument {
 		return a.Run(o.Command, o.Env), link.CauseFailed, nil
 	}
