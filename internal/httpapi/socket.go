@@ -52,16 +52,16 @@ func (s *server) showTerminal(w http.ResponseWriter, r *http.Request, v *termina
 	defer cancel()
 	k := &socket{conn: conn, view: v, ctx: ctx}
 	done := make(chan struct{}, 2)
-	go func() {
+	go func() { //nolint:contextcheck // k has it
 		defer func() { done <- struct{}{} }()
 		defer v.Close()
 		k.read()
 	}()
-	go func() {
+	go func() { //nolint:contextcheck // k has it
 		defer func() { done <- struct{}{} }()
 		k.ping()
 	}()
-	k.write()
+	k.write() //nolint:contextcheck // k has it
 	cancel()
 	_ = conn.CloseNow()
 	<-done

@@ -132,7 +132,7 @@ var ErrEnding = errors.New("the daemon is ending")
 // NewService returns a service. Close must be called in the end.
 func NewService(vms VMs, node Node) *Service {
 	s := &Service{vms: vms, node: node}
-	s.life, s.end = context.WithCancelCause(context.Background())
+	s.life, s.end = context.WithCancelCause(context.Background()) //nolint:forbidigo // the views outlive their requests
 	return s
 }
 

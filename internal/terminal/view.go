@@ -72,12 +72,12 @@ func (s *Service) look(ctx context.Context, ref string, open func(context.Contex
 	v.ctx, v.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { v.end(context.Cause(ctx)) })
 	defer stop()
-	if v.stream, err = open(v.ctx, v.vmID); err != nil {
+	if v.stream, err = open(v.ctx, v.vmID); err != nil { //nolint:contextcheck // made from ctx above
 		v.end(err)
 		return nil, err
 	}
 	v.first = v.stream.Session()
-	v.release = context.AfterFunc(s.life, func() { v.fail(context.Cause(s.life)) })
+	v.release = context.AfterFunc(s.life, func() { v.fail(context.Cause(s.life)) }) //nolint:contextcheck // the service ends its views
 	return v, nil
 }
 

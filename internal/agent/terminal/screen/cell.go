@@ -110,7 +110,7 @@ func (r *row) cut(cols int) {
 		return
 	}
 	if r.cells[cols].attr&tail != 0 {
-		r.set(cols-1, cell{pen: r.cells[cols-1].pen.plain()})
+		r.set(cols-1, cell{pen: r.cells[cols-1].plain()})
 	}
 	r.cells = r.cells[:cols]
 	for x := range r.marks {

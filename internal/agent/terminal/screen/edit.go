@@ -57,7 +57,7 @@ func (s *Screen) split(line *row, x int) {
 	if x <= 0 || x >= s.cols || line.at(x).attr&tail == 0 {
 		return
 	}
-	blank := cell{pen: line.at(x - 1).pen.plain()}
+	blank := cell{pen: line.at(x - 1).plain()}
 	line.set(x-1, blank)
 	line.set(x, blank)
 }
@@ -251,7 +251,7 @@ func (s *Screen) restore() {
 	c := s.saved[s.index()]
 	s.put(modeOrigin, c.origin)
 	s.cursor = c
-	s.cursor.origin = false
+	s.origin = false
 	s.move(c.x, c.y)
 	if c.origin {
 		s.y = min(max(s.y, s.top), s.bottom)

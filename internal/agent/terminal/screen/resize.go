@@ -115,7 +115,7 @@ func (w *wrapper) copy(r *row, width int, here bool, x int) {
 			need = 2
 		}
 		if need > w.to {
-			c, need = cell{pen: c.pen.plain()}, 1
+			c, need = cell{pen: c.plain()}, 1
 		}
 		if w.at+need > w.to {
 			w.next()

@@ -137,7 +137,7 @@ func appendCells(b []byte, r *row, width int) []byte {
 		if c.attr&tail != 0 {
 			continue
 		}
-		if p := c.pen.plain(); p != now {
+		if p := c.plain(); p != now {
 			now = p
 			b = appendPen(b, now)
 		}
