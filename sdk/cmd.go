@@ -198,7 +198,7 @@ func (c *Cmd) drain(s *execStream) error {
 				return err
 			}
 		case api.EventError:
-			return &streamBroke{e.Error}
+			return &brokenStreamError{e.Error}
 		case api.EventPing:
 		}
 	}
@@ -264,8 +264,7 @@ func (c *Cmd) Output(ctx context.Context) ([]byte, error) {
 		c.Stderr = &tail
 	}
 	err := c.Run(ctx)
-	var exit *ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*ExitError](err); ok {
 		exit.Stderr = tail.b
 	}
 	return out.Bytes(), err

@@ -93,8 +93,7 @@ func ExampleCmd() {
 	cmd.Stdin = strings.NewReader("b\na\nb\n")
 	cmd.Stdout = os.Stdout
 	err = cmd.Run(context.Background())
-	var exit *pando.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*pando.ExitError](err); ok {
 		fmt.Println("it ended with", exit.ExitCode())
 	}
 	// Output:

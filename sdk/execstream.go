@@ -62,7 +62,7 @@ func openExecStream(ctx context.Context, c *Client, method, path string, in any)
 	return s, nil
 }
 
-// next returns the next event. Whatever ends the stream is a *streamBroke.
+// next returns the next event. Whatever ends the stream is a *brokenStreamError.
 func (s *execStream) next() (api.ExecEvent, error) {
 	s.timer.Reset(silence)
 	var e api.ExecEvent
@@ -71,13 +71,13 @@ func (s *execStream) next() (api.ExecEvent, error) {
 		if err == nil {
 			err = io.ErrUnexpectedEOF
 		}
-		return e, &streamBroke{err}
+		return e, &brokenStreamError{err}
 	}
 	if err := json.Unmarshal(s.lines.Bytes(), &e); err != nil {
-		return e, &streamBroke{fmt.Errorf("decode event: %w", err)}
+		return e, &brokenStreamError{fmt.Errorf("decode event: %w", err)}
 	}
 	if e.Type == api.EventExec && e.Exec == nil || e.Type == api.EventError && e.Error == nil {
-		return e, &streamBroke{errors.New("incomplete event")}
+		return e, &brokenStreamError{errors.New("incomplete event")}
 	}
 	return e, nil
 }
@@ -88,17 +88,17 @@ func (s *execStream) close() {
 	_ = s.body.Close()
 }
 
-// streamBroke says that a stream ended before its command.
-type streamBroke struct{ err error }
+// brokenStreamError says that a stream ended before its command.
+type brokenStreamError struct{ err error }
 
 // Error says why.
-func (e *streamBroke) Error() string { return "the command's stream broke off: " + e.err.Error() }
+func (e *brokenStreamError) Error() string { return "the command's stream broke off: " + e.err.Error() }
 
 // Unwrap returns the cause.
-func (e *streamBroke) Unwrap() error { return e.err }
+func (e *brokenStreamError) Unwrap() error { return e.err }
 
 func isBreak(err error) bool {
-	var broke *streamBroke
+	var broke *brokenStreamError
 	return errors.As(err, &broke)
 }
 

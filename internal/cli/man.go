@@ -62,7 +62,7 @@ func manName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandP
 // roff builds a page out of lines. Requests begin with a dot; text is escaped.
 type roff struct{ strings.Builder }
 
-func (r *roff) request(format string, args ...any) { fmt.Fprintf(r, format+"\n", args...) }
+func (r *roff) request(format string, args ...any) { _, _ = fmt.Fprintf(r, format+"\n", args...) }
 
 // text writes lines of text; lines that begin with spaces stand as they are.
 func (r *roff) text(s string) {

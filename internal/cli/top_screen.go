@@ -129,7 +129,7 @@ func awaitQuit(ctx context.Context, f *os.File, pressed chan<- struct{}) {
 	for ctx.Err() == nil {
 		n, err := unix.Read(int(f.Fd()), key[:])
 		switch {
-		case err == unix.EINTR: //nolint:errorlint // system calls return it bare
+		case err == unix.EINTR:
 		case err != nil:
 			return
 		case n == 1 && (key[0] == 'q' || key[0] == 'Q'):

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	pando "github.com/pandovm/pando/sdk"
 )
@@ -65,7 +66,7 @@ func renameInto(w io.Writer, archive io.Reader, name string) error {
 	if err := out.WriteHeader(h); err != nil {
 		return fmt.Errorf("write archive: %w", err)
 	}
-	if _, err := io.Copy(out, in); err != nil {
+	if _, err := io.Copy(out, in); err != nil { //nolint:gosec // the user asked for the whole file
 		return fmt.Errorf("copy archive: %w", err)
 	}
 	return out.Close()
@@ -227,8 +228,7 @@ func (u *unpacker) settle(name string, mode fs.FileMode, h *tar.Header) error {
 }
 
 func (u *unpacker) finish() error {
-	for i := len(u.folders) - 1; i >= 0; i-- {
-		h := u.folders[i]
+	for _, h := range slices.Backward(u.folders) {
 		if err := u.settle(path.Clean(h.Name), h.FileInfo().Mode(), h); err != nil {
 			return fmt.Errorf("unpack: %w", err)
 		}

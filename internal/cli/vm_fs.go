@@ -107,8 +107,12 @@ func (a *app) fsStat() *cobra.Command {
 
 func (a *app) printStat(path string, st api.FileStat) error {
 	lines := [][2]string{
-		{"path", path}, {"kind", string(st.Kind)}, {"size", fmt.Sprintf("%d (%s)", st.Size, bytesText(st.Size))},
-		{"permissions", st.Permissions}, {"owner", fmt.Sprintf("%s (%d)", st.Owner, st.UID)}, {"group", fmt.Sprintf("%s (%d)", st.Group, st.GID)},
+		{"path", path},
+		{"kind", string(st.Kind)},
+		{"size", fmt.Sprintf("%d (%s)", st.Size, bytesText(st.Size))},
+		{"permissions", st.Permissions},
+		{"owner", fmt.Sprintf("%s (%d)", st.Owner, st.UID)},
+		{"group", fmt.Sprintf("%s (%d)", st.Group, st.GID)},
 		{"modified", st.Modified.Format("2006-01-02 15:04:05 MST")},
 	}
 	if st.Target != "" {

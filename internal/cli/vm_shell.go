@@ -180,7 +180,7 @@ func (s *shell) input() error {
 			p, detach = keys.take(p)
 		}
 		if _, werr := s.t.Write(p); werr != nil {
-			return nil // output says why
+			return nil //nolint:nilerr // output says why
 		}
 		switch {
 		case detach:
@@ -189,7 +189,7 @@ func (s *shell) input() error {
 			return errDetached // the window is gone
 		case err != nil:
 			_, _ = io.WriteString(s.t, endOfFile)
-			return nil
+			return nil //nolint:nilerr // the input has ended, the program has not
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/google/uuid"
 
@@ -187,7 +186,7 @@ func (s *Service) SignalProcess(ctx context.Context, ref string, pid int, signal
 		return err
 	}
 	defer release()
-	return s.node.SignalProcess(ctx, id, pid, syscall.Signal(sig))
+	return s.node.SignalProcess(ctx, id, pid, sig)
 }
 
 // output keeps the VM busy while it is open.

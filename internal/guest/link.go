@@ -178,16 +178,16 @@ type exchange struct {
 func (l *Link) open(ctx context.Context, path string, body io.Reader) (*exchange, error) {
 	e := &exchange{l: l, what: path[1:], stop: func() {}}
 	e.ctx, e.cancel = context.WithCancel(ctx)
-	req, err := http.NewRequestWithContext(e.ctx, http.MethodPost, "http://vm"+path, body)
+	req, err := http.NewRequestWithContext(e.ctx, http.MethodPost, "http://vm"+path, body) //nolint:contextcheck // it is made of ctx
 	if err != nil {
 		e.cancel()
 		return nil, fmt.Errorf("guest %s: %w", e.what, err)
 	}
 	req.Header["User-Agent"] = nil // what the agent does not read it need not decode
 	if path != link.PathPing {
-		e.stop = l.watch(e.ctx)
+		e.stop = l.watch(e.ctx) //nolint:contextcheck // it is made of ctx
 	}
-	resp, err := l.client.RoundTrip(req)
+	resp, err := l.client.RoundTrip(req) //nolint:bodyclose // Close of the exchange does
 	if err != nil {
 		err = l.lost(ctx, e.what, err)
 		e.end()

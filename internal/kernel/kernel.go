@@ -174,7 +174,7 @@ func gunzip(packed io.Reader, to io.Writer) error {
 		return err
 	}
 	r.Multistream(false)
-	_, err = io.Copy(to, r)
+	_, err = io.Copy(to, r) //nolint:gosec // to is bounded
 	return err
 }
 

@@ -80,7 +80,7 @@ var errEnd = errors.New("end of output")
 func (o *output) read(wait bool) (n int, err error) {
 	var buf *[pieceSize]byte
 	waitErr := o.raw.Read(func(fd uintptr) bool {
-		buf = o.pieces.Get().(*[pieceSize]byte) //nolint:forcetypeassert // it holds nothing else
+		buf = o.pieces.Get().(*[pieceSize]byte) //nolint:forcetypeassert,errcheck // it holds nothing else
 		for {
 			if n, err = syscall.Read(int(fd), buf[:]); !errors.Is(err, syscall.EINTR) {
 				break

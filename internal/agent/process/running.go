@@ -54,7 +54,7 @@ func ReapInherited() {
 		go func() {
 			for {
 				_, err := syscall.Wait4(pid, nil, 0, nil)
-				if err != unix.EINTR {
+				if err != unix.EINTR { //nolint:errorlint // system calls return it bare
 					return
 				}
 			}
