@@ -72,4 +72,6 @@ func TestEveryLimitIsShown(t *testing.T) {
 	}
 }
 
-func domain() []string { return []string{"command", "file", "network", "operation", "vm", "snapshot", "terminal"} }
+func domain() []string {
+	return []string{"command", "file", "network", "operation", "vm", "snapshot", "terminal"}
+}
