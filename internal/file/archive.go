@@ -149,7 +149,7 @@ func entryOf(h *tar.Header) (Info, error) {
 	case name == "" && i.Kind != api.FileKindDirectory:
 		return Info{}, badArchive("has an entry without a name")
 	case i.Size < 0 || i.Size > MaxFile:
-		return Info{}, tooLarge("body", "the archive's file "+fmt.Sprintf("%.100q", name), MaxFile)
+		return Info{}, tooLarge("the archive's file "+fmt.Sprintf("%.100q", name), MaxFile)
 	case h.Uid < 0 || h.Gid < 0:
 		return Info{}, badArchive("has an impossible owner for %.100q", h.Name)
 	}

@@ -51,12 +51,15 @@ func pack(t *testing.T, entries ...tar.Header) *bytes.Buffer {
 func reg(name string, size int64) tar.Header {
 	return tar.Header{Name: name, Typeflag: tar.TypeReg, Size: size}
 }
+
 func folder(name string) tar.Header {
 	return tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: 0o755}
 }
+
 func symlink(name, to string) tar.Header {
 	return tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to}
 }
+
 func hardlink(name, to string) tar.Header {
 	return tar.Header{Name: name, Typeflag: tar.TypeLink, Linkname: to}
 }

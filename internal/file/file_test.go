@@ -555,6 +555,6 @@ func eventually(t *testing.T, f func() bool) {
 		if t.Context().Err() != nil {
 			t.Fatal("it never happened")
 		}
-		syscall.Select(0, nil, nil, nil, &syscall.Timeval{Usec: 5000}) //nolint:errcheck // a pause
+		syscall.Select(0, nil, nil, nil, &syscall.Timeval{Usec: 5000})
 	}
 }

@@ -96,8 +96,8 @@ func notAFile() error {
 	return f
 }
 
-func tooLarge(field, what string, limit int64) *fault.Error {
-	f := &fault.Error{Code: api.CodePayloadTooLarge, Field: field, Message: field + ": " + what + " is too large"}
+func tooLarge(what string, limit int64) *fault.Error {
+	f := &fault.Error{Code: api.CodePayloadTooLarge, Field: "body", Message: "body: " + what + " is too large"}
 	return f.Hint("send at most %d bytes", limit)
 }
 

@@ -147,9 +147,9 @@ func (s *Service) Write(ctx context.Context, ref string, w Write, content io.Rea
 		return err
 	}
 	if w.Size > MaxFile {
-		return tooLarge("body", "the file", MaxFile)
+		return tooLarge("the file", MaxFile)
 	}
-	checked := &checkedReader{r: content, left: MaxFile, over: func() error { return tooLarge("body", "the file", MaxFile) }}
+	checked := &checkedReader{r: content, left: MaxFile, over: func() error { return tooLarge("the file", MaxFile) }}
 	if w.SHA256 != "" {
 		checked.sum, checked.want = sha256.New(), w.SHA256
 	}

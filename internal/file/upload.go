@@ -40,7 +40,7 @@ const (
 
 // uploadID tells ids apart from everything else. The wanted checksum is part of
 // the id: so it lasts as long as the upload does.
-var uploadID = regexp.MustCompile(`^up-[0-9a-f]{32}(-[0-9a-f]{64})?$`) //nolint:gochecknoglobals // immutable
+var uploadID = regexp.MustCompile(`^up-[0-9a-f]{32}(-[0-9a-f]{64})?$`)
 
 func newUploadID(sha string) string {
 	var b [16]byte
@@ -98,7 +98,7 @@ func (s *Service) WriteUpload(ctx context.Context, ref, upload string, offset, s
 	if err := checkUploadID(upload); err != nil {
 		return Upload{}, err
 	}
-	over := func() error { return tooLarge("body", "the chunk", MaxChunk) }
+	over := func() error { return tooLarge("the chunk", MaxChunk) }
 	if size > MaxChunk {
 		return Upload{}, over()
 	}

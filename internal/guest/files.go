@@ -277,8 +277,9 @@ func refusalFault(r link.FileRefusal, field, p string) *fault.Error {
 		return bad("", "use a shorter path without loops of symbolic links, and not one inside of the source", "%s cannot be used", p)
 	case link.FileBusy:
 		return conflict(api.ReasonFileBusy, "end what uses it, or unmount it", "%s is in use in the guest", p)
+	default:
+		return otherFault(r, p)
 	}
-	return otherFault(r, p)
 }
 
 // otherFault is about what is no path of the order.
@@ -317,8 +318,9 @@ func otherFault(r link.FileRefusal, p string) *fault.Error {
 		return f
 	case link.FileCommitting:
 		return fault.Conflict(api.ReasonUploadCommitting, "the upload is being committed").Hint("wait until it is done")
+	default:
+		return nil
 	}
-	return nil
 }
 
 // plainText is a text of the agent's that is shown to users.

@@ -55,7 +55,8 @@ func (s *server) fileStreamRoutes() []route {
 			Description: "The folder is made if it is missing. Names and symbolic links that would leave it are refused, and so are devices, " +
 				"FIFOs and sockets. What came before the refused entry stays.",
 			Query: append([]Parameter{
-				pathParameter(), {Name: "compress", Type: "string", Values: []string{"gzip", "none"}, Description: "How the stream is compressed."},
+				pathParameter(),
+				{Name: "compress", Type: "string", Values: []string{"gzip", "none"}, Description: "How the stream is compressed."},
 				flagParameter("keepOwner", "Take the numbers of owners and groups from the archive."),
 			}, ownerParameters()...),
 			Errors: fileErrors(),

@@ -45,7 +45,7 @@ func (r *request) archive() error {
 	if err := a.entry("", &st); err != nil || kind(st.Mode) != link.ModeDir {
 		return err
 	}
-	return r.walk(p, "", 0, a.entry)
+	return r.walk(p, 0, a.entry)
 }
 
 func (a *archiver) entry(name string, st *syscall.Stat_t) error {

@@ -205,5 +205,5 @@ func (r *request) eachBelow(p string, f func(string, *syscall.Stat_t) error) err
 	if err := f(p, &st); err != nil || !r.order.Recursive || kind(st.Mode) != link.ModeDir {
 		return err
 	}
-	return r.walk(p, "", 0, func(name string, st *syscall.Stat_t) error { return f(p+"/"+name, st) })
+	return r.walk(p, 0, func(name string, st *syscall.Stat_t) error { return f(p+"/"+name, st) })
 }

@@ -30,7 +30,7 @@ func (r *request) copyTo(from, to string) error {
 	if err := r.copyOne(from, to, &st); err != nil {
 		return err
 	}
-	err = r.walk(from, "", 0, func(name string, st *syscall.Stat_t) error {
+	err = r.walk(from, 0, func(name string, st *syscall.Stat_t) error {
 		return r.copyOne(from+"/"+name, to+"/"+name, st)
 	})
 	if err != nil {

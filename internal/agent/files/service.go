@@ -94,8 +94,9 @@ func (r *request) operation() func() error {
 		return r.extract
 	case link.FileWatch:
 		return r.watch
+	default:
+		return r.uploadOperation()
 	}
-	return r.uploadOperation()
 }
 
 // send sends a frame. An error says that nobody listens any more.
@@ -168,6 +169,7 @@ func causeOf(err error) link.FileCause {
 		return link.FileBadPath
 	case syscall.EBUSY, syscall.ETXTBSY:
 		return link.FileBusy
+	default:
+		return link.FileFailed
 	}
-	return link.FileFailed
 }

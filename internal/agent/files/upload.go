@@ -54,8 +54,9 @@ func (r *request) uploadOperation() func() error {
 		return r.uploadCommit
 	case link.UploadRead:
 		return r.uploadRead
+	default:
+		return nil
 	}
-	return nil
 }
 
 func (r *request) uploadOpen() error {

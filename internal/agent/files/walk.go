@@ -30,7 +30,7 @@ func (r *request) list() error {
 	if r.order.Recursive {
 		levels = int(min(r.order.Depth, maxDepth))
 	}
-	return r.walk(p, "", levels, func(name string, _ *syscall.Stat_t) error {
+	return r.walk(p, levels, func(name string, _ *syscall.Stat_t) error {
 		info, err := r.describe(p+"/"+name, name)
 		if isGone(err) {
 			return nil
@@ -49,17 +49,17 @@ func isGone(err error) bool {
 	return errors.Is(err, syscall.ENOENT)
 }
 
-// walk calls f for what is below the folder root/rel, by name relative to root,
-// folders before what is in them, levels deep; 0 means all the way. Symbolic links
-// are not followed, and what vanishes meanwhile is left out.
-func (r *request) walk(root, rel string, levels int, f func(name string, st *syscall.Stat_t) error) error {
-	dir, err := openat(unix.AT_FDCWD, join(root, rel), unix.O_RDONLY|unix.O_DIRECTORY, 0)
+// walk calls f for what is below the folder root, by name relative to it, folders
+// before what is in them, levels deep; 0 means all the way. Symbolic links are not
+// followed, and what vanishes meanwhile is left out.
+func (r *request) walk(root string, levels int, f func(name string, st *syscall.Stat_t) error) error {
+	dir, err := openat(unix.AT_FDCWD, root, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return at(join(root, rel), err)
+		return at(root, err)
 	}
 	defer func() { _ = unix.Close(dir) }()
 	w := &walker{r: r, root: root, f: f}
-	return w.folder(dir, rel, 1, levels)
+	return w.folder(dir, "", 1, levels)
 }
 
 func join(root, rel string) string {

@@ -259,7 +259,7 @@ func (w *watcher) add(p string, report bool) error {
 	if err := w.addOne(p); err != nil || !w.r.order.Recursive {
 		return w.tolerate(p, err)
 	}
-	err := w.r.walk(p, "", 0, func(name string, st *syscall.Stat_t) error {
+	err := w.r.walk(p, 0, func(name string, st *syscall.Stat_t) error {
 		dir := kind(st.Mode) == link.ModeDir
 		q := strings.TrimSuffix(p, "/") + "/" + name
 		if report {
