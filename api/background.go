@@ -3,7 +3,7 @@ package api
 // BackgroundStatus says how far a background request is.
 type BackgroundStatus string
 
-// BackgroundPending: the work is under way.
+// BackgroundPending says that the work is under way.
 const BackgroundPending BackgroundStatus = "pending"
 
 // BackgroundRequest is the answer 202 to a request that goes on without its

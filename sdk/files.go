@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -44,13 +45,14 @@ type FileOptions struct {
 func (e *StatusError) Is(target error) bool {
 	switch e.API.Reason {
 	case api.ReasonFileNotFound:
-		return target == fs.ErrNotExist //nolint:errorlint // that is what Is is for
+		return target == fs.ErrNotExist
 	case api.ReasonFileExists:
-		return target == fs.ErrExist //nolint:errorlint // see above
+		return target == fs.ErrExist
 	case api.ReasonFileDenied, api.ReasonReadOnlyFileSystem:
-		return target == fs.ErrPermission //nolint:errorlint // see above
+		return target == fs.ErrPermission
 	case api.ReasonNotAFile, api.ReasonNotADirectory:
-		return target == fs.ErrInvalid //nolint:errorlint // see above
+		return target == fs.ErrInvalid
+	default:
 	}
 	return false
 }
@@ -311,9 +313,7 @@ func (f *Files) stream(ctx context.Context, method, verb string, q url.Values, b
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	if body != nil {
 		req.Body, req.ContentLength = io.NopCloser(body), size
 		if size == 0 {

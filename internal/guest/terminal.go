@@ -314,6 +314,7 @@ func (l *Link) sessions(ctx context.Context, path string, p TerminalPick) ([]Ter
 				return refusal.UnmarshalBinary(payload)
 			case link.FrameReply:
 				return reply.UnmarshalBinary(payload)
+			default:
 			}
 		}
 		return link.ErrFrame

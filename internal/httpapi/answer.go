@@ -65,7 +65,7 @@ func (s *server) answerJSON(e *exchange, r *http.Request, rt route) error {
 		return nil
 	}
 	origin := operation.Origin{Owner: soleOwner, Operation: rt.ID, Ref: todo.ref}
-	a, id, err := s.background.Run(r.Context(), origin, after, do, s.logLate(e, rt))
+	a, id, err := s.background.Run(r.Context(), origin, after, do, s.logLate(e, rt)) //nolint:contextcheck // the request it belongs to is over by then
 	if err != nil {
 		return err
 	}

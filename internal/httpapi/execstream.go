@@ -248,10 +248,10 @@ func streamBytes(w http.ResponseWriter, out command.Output, at int64, stream str
 		}
 		at += int64(len(e.Chunk.Data))
 		if _, err := w.Write(e.Chunk.Data); err != nil {
-			return nil
+			return nil //nolint:nilerr // the client is gone
 		}
 		if flush() != nil {
-			return nil
+			return nil //nolint:nilerr // see above
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (s *server) findForks(ctx context.Context, c call[api.ForkVMRequest]) (api.
 	found, resp := false, api.ForkVMResponse{}
 	for i := range min(forkCount(c.body), vm.MaxForkChildren) {
 		child := vm.ForkedChild{}
-		child.VM, child.Err = s.vms.Get(ctx, vm.VMID(c.seed, i))
+		child.VM, child.Err = s.vms.Get(ctx, vm.ID(c.seed, i))
 		switch {
 		case child.Err == nil:
 			found = true

@@ -25,7 +25,7 @@ func Limits() []api.Limit {
 		bytesLimit("exec.body", MaxExecBodyBytes, api.CodePayloadTooLarge, "Body of exec-await and exec."),
 		period("body.patience", bodyPatience, api.CodeBadRequest, "Time in which the body of a JSON request must arrive."),
 		bytesLimit("header", maxHeaderBytes, "", "Line and headers of a request; a longer one is answered 431."),
-		characters("slug", vm.MaxSlugLength, api.CodeBadRequest, "Slug of a VM or snapshot."),
+		characters("slug", vm.MaxSlugLength, "Slug of a VM or snapshot."),
 		bytesLimit("displayName", vm.MaxDisplayName, api.CodeBadRequest, "Display name of a VM or snapshot."),
 		number("metadata.entries", vm.MaxMetadataEntries, api.CodeBadRequest, "Entries in the metadata of a VM."),
 		bytesLimit("metadata.length", vm.MaxMetadataLength, api.CodeBadRequest, "A key, or a value, of the metadata of a VM."),
@@ -43,11 +43,11 @@ func Limits() []api.Limit {
 		bytesLimit("background.result", operation.MaxResultBytes, api.CodeBackgroundResultUnstorable, "One kept answer of a background request."),
 		bytesLimit("background.results", operation.MaxKeptBytes, api.CodeBackgroundResultUnstorable, "All kept answers of background requests."),
 		period("idempotency.keep", operation.DefaultKeepKey, "", "Time for which an Idempotency-Key stands for its answer."),
-		characters("idempotency.key", operation.MaxKeyLength, api.CodeBadRequest, "An Idempotency-Key."),
+		characters("idempotency.key", operation.MaxKeyLength, "An Idempotency-Key."),
 		bytesLimit("idempotency.answer", operation.MaxKeptAnswer, "", "An answer kept for an Idempotency-Key; a larger one is made anew from what exists."),
 		number("firewall.rules", network.MaxFirewallRules, api.CodeConflict, "Firewall rules of all VMs."),
 		number("tls.rules", network.MaxTLSRules, api.CodeConflict, "TLS rules of all VMs."),
-		characters("rule.description", network.MaxDescription, api.CodeBadRequest, "Description of a rule."),
+		characters("rule.description", network.MaxDescription, "Description of a rule."),
 		number("tls.patch.operations", network.MaxPatchOperations, api.CodeBadRequest, "Operations in the JSON patch of a TLS rule."),
 		bytesLimit("tls.patch.size", network.MaxPatchBytes, api.CodeBadRequest, "The JSON patch of a TLS rule."),
 		bytesLimit("exec.command", command.MaxCommandBytes, api.CodeBadRequest, "Text of a command."),
@@ -69,7 +69,7 @@ func Limits() []api.Limit {
 		number("pty.cols.default", terminal.DefaultCols, "", "Columns of a terminal if the request names none."),
 		number("pty.rows.default", terminal.DefaultRows, "", "Rows of a terminal if the request names none."),
 		number("pty.size", terminal.MaxSize, api.CodeBadRequest, "Columns, or rows, of a terminal."),
-		characters("pty.slug", terminal.MaxSlug, api.CodeBadRequest, "Slug of a terminal session."),
+		characters("pty.slug", terminal.MaxSlug, "Slug of a terminal session."),
 		bytesLimit("pty.exec", terminal.MaxExec, api.CodeBadRequest, "Text of a terminal's command."),
 		number("pty.sessions", terminal.MaxSessions, api.CodeLimitExceeded, "Terminal sessions of one VM whose programs run."),
 		number("pty.viewers", terminal.MaxViewers, api.CodeLimitExceeded, "Clients attached to one terminal session."),
@@ -84,8 +84,8 @@ func number(name string, n int64, code api.Code, text string) api.Limit {
 	return api.Limit{Name: name, Value: n, Unit: api.UnitCount, Code: code, Description: text}
 }
 
-func characters(name string, n int64, code api.Code, text string) api.Limit {
-	return api.Limit{Name: name, Value: n, Unit: api.UnitCharacters, Code: code, Description: text}
+func characters(name string, n int64, text string) api.Limit {
+	return api.Limit{Name: name, Value: n, Unit: api.UnitCharacters, Code: api.CodeBadRequest, Description: text}
 }
 
 func bytesLimit(name string, n int64, code api.Code, text string) api.Limit {

@@ -26,7 +26,7 @@ func netLab(t *testing.T) *mortal {
 		}
 	}
 	m.vms.create = func(ctx context.Context, p vm.CreateParams) (vm.VM, error) {
-		v := vm.VM{ID: vm.VMID(p.Seed, 0), State: api.StateRunning, CreatedAt: moment(), UpdatedAt: moment()}
+		v := vm.VM{ID: vm.ID(p.Seed, 0), State: api.StateRunning, CreatedAt: moment(), UpdatedAt: moment()}
 		if err := m.records.InsertVM(ctx, v); err != nil {
 			return vm.VM{}, err
 		}

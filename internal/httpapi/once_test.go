@@ -37,7 +37,7 @@ func (f *factory) add(seed string, n int) vm.VM {
 	f.made.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v := vm.VM{ID: vm.VMID(seed, n), State: api.StateRunning, CreatedAt: moment(), UpdatedAt: moment()}
+	v := vm.VM{ID: vm.ID(seed, n), State: api.StateRunning, CreatedAt: moment(), UpdatedAt: moment()}
 	f.vms[v.ID] = v
 	return v
 }

@@ -50,6 +50,7 @@ func retryable(code api.Code, reason api.Reason) bool {
 		return false
 	case api.ReasonRequestUnderWay:
 		return true
+	default:
 	}
 	return code == api.CodeRateLimited || code == api.CodeUnavailable
 }

@@ -20,8 +20,10 @@ func TestUpdateVM(t *testing.T) {
 	}{
 		"nothing": {`{}`, vm.UpdateParams{}},
 		"empty":   {``, vm.UpdateParams{}},
-		"nulls": {`{"slug":null,"reassignSlug":null,"displayName":null,"idleTimeoutSeconds":null,"automaticRestart":null,"metadata":null}`,
-			vm.UpdateParams{}},
+		"nulls": {
+			`{"slug":null,"reassignSlug":null,"displayName":null,"idleTimeoutSeconds":null,"automaticRestart":null,"metadata":null}`,
+			vm.UpdateParams{},
+		},
 		"no metadata": {`{"metadata":{}}`, vm.UpdateParams{Metadata: map[string]string{}}},
 		"all": {
 			`{"slug":"","reassignSlug":true,"displayName":"","idleTimeoutSeconds":-1,"autoDeleteSeconds":0,"ttlSeconds":3,

@@ -106,7 +106,7 @@ func tlsRules(b api.CreateVMRequest) []api.TLSRuleRequest {
 
 // findCreated returns the VM of a daemon that was killed before it could answer.
 func (s *server) findCreated(ctx context.Context, c call[api.CreateVMRequest]) (api.VM, bool, error) {
-	v, err := s.vms.Get(ctx, vm.VMID(c.seed, 0))
+	v, err := s.vms.Get(ctx, vm.ID(c.seed, 0))
 	if notFound(err) {
 		return api.VM{}, false, nil
 	}

@@ -48,8 +48,7 @@ const (
 	// taken.
 	TerminalInputWindow = 64 << 10
 	// MaxTerminalCols and MaxTerminalRows bound a size.
-	MaxTerminalCols = 1000
-	MaxTerminalRows = 1000
+	MaxTerminalCols, MaxTerminalRows = 1000, 1000
 )
 
 // What one guest keeps. internal/terminal promises the same to clients.

@@ -15,7 +15,7 @@ import (
 // FileArchive implements file.Node.
 func (f *Files) FileArchive(ctx context.Context, id, path string, each func(file.Info, io.Reader) error) (int64, error) {
 	t := &treeReader{each: each}
-	defer t.end(errTreeCut)
+	defer func() { _ = t.end(errTreeCut) }() // take has returned what end could say
 	done, err := f.files(ctx, id, link.FileOrder{Op: link.FileArchive, Path: path}, nil, t.take)
 	if err != nil {
 		return 0, err

@@ -116,7 +116,7 @@ func (b *Background) start(t *task, ctx context.Context, cancel context.CancelFu
 	}
 	b.work.Go(func() {
 		defer cancel()
-		stop := context.AfterFunc(b.ctx, cancel)
+		stop := context.AfterFunc(b.ctx, cancel) //nolint:contextcheck // the daemon ending ends the work
 		defer stop()
 		a := work(ctx)
 		if id := b.finish(t, a); id != "" {

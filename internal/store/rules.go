@@ -52,7 +52,7 @@ func roomFor(ctx context.Context, tx *sql.Tx, table string, n, limit int) error 
 		return nil
 	}
 	var have int
-	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM `+table).Scan(&have); err != nil { //nolint:gosec // See above.
+	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM `+table).Scan(&have); err != nil {
 		return fmt.Errorf("count rules: %w", err)
 	}
 	if have+n > limit {
@@ -222,12 +222,12 @@ func listRules[T any](
 	ctx context.Context, db *sql.DB, table, columns string, w *where, limit, offset int, scan func(row) (T, error),
 ) (list []T, total int, err error) {
 	err = inTx(ctx, db, func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM `+table+w.sql(), w.args...).Scan(&total) //nolint:gosec // See above.
+		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM `+table+w.sql(), w.args...).Scan(&total)
 		if err != nil {
 			return err
 		}
 		tail, args := w.page(limit, offset)
-		rows, err := tx.QueryContext(ctx, `SELECT `+columns+` FROM `+table+tail, args...) //nolint:gosec // See above.
+		rows, err := tx.QueryContext(ctx, `SELECT `+columns+` FROM `+table+tail, args...)
 		if err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func (s *Store) DeleteTLSRule(ctx context.Context, id string) error {
 func (s *Store) removeRule(ctx context.Context, table, kind, id string) error {
 	return inTx(ctx, s.write, func(tx *sql.Tx) error {
 		var gone string
-		err := tx.QueryRowContext(ctx, `DELETE FROM `+table+` WHERE id = ? RETURNING id`, id).Scan(&gone) //nolint:gosec // The table is a constant.
+		err := tx.QueryRowContext(ctx, `DELETE FROM `+table+` WHERE id = ? RETURNING id`, id).Scan(&gone)
 		return found(err, kind, id)
 	})
 }

@@ -93,7 +93,7 @@ func (m *Manager) takeSlug(ctx context.Context, id, slug string) error {
 func (m *Manager) fromSnapshot(s snapshot.Snapshot, p CreateParams) VM {
 	now := m.now()
 	v := VM{
-		ID: VMID(p.Seed, 0), Slug: p.Slug, DisplayName: p.DisplayName, State: api.StateStarting,
+		ID: ID(p.Seed, 0), Slug: p.Slug, DisplayName: p.DisplayName, State: api.StateStarting,
 		Resources: s.Resources, SnapshotID: s.ID, SnapshotSlug: s.Slug, Image: s.Image,
 		Ancestry: s.Ancestry, Generation: 1, Metadata: maps.Clone(p.Metadata),
 		AutomaticRestart: p.AutomaticRestart == nil || *p.AutomaticRestart, Placement: p.Placement,

@@ -145,7 +145,7 @@ func (m *Manager) children(source VM, p ForkParams) []VM {
 	children := make([]VM, p.Count)
 	for i := range children {
 		children[i] = VM{
-			ID: VMID(p.Seed, i), DisplayName: p.DisplayName, State: api.StateStarting,
+			ID: ID(p.Seed, i), DisplayName: p.DisplayName, State: api.StateStarting,
 			Resources: source.Resources, Image: source.Image,
 			ParentID: source.ID, Ancestry: append([]string{source.ID}, source.Ancestry...),
 			Generation: 1, Metadata: maps.Clone(p.Metadata), CreatedAt: now, UpdatedAt: now,

@@ -42,7 +42,7 @@ type Deps struct {
 	Images    Images
 	// Rules are the rules that name VMs; nil means that there are none.
 	Rules Rules
-	Now       func() time.Time
+	Now   func() time.Time
 	// Alarm is the clock's bell; nil means the system's. It goes with Now.
 	Alarm Alarm
 	Log   *slog.Logger

@@ -15,6 +15,7 @@ import (
 const killed = "qemu was killed (signal 9)"
 
 func TestRestartAfterFailuresOnly(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		cause  vm.Cause
 		off    bool
@@ -50,6 +51,7 @@ func TestRestartAfterFailuresOnly(t *testing.T) {
 }
 
 func TestNoRestartAfterAnOrder(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		stopped, paused := r.create(t, vm.CreateParams{}), r.create(t, vm.CreateParams{Timers: vm.TimerChanges{Idle: secs(10)}})
 		r.stop(t, stopped.ID)
@@ -62,6 +64,7 @@ func TestNoRestartAfterAnOrder(t *testing.T) {
 // TestRestartsBackOff: the first restart is at once, each further one later, and
 // the fifth is the last.
 func TestRestartsBackOff(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{})
 		for _, delay := range []time.Duration{0, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second} {
@@ -89,6 +92,7 @@ func TestRestartsBackOff(t *testing.T) {
 
 // TestSoundRunIsNoRow: crashes that are far apart are not counted together.
 func TestSoundRunIsNoRow(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{})
 		for range 20 {
@@ -101,6 +105,7 @@ func TestSoundRunIsNoRow(t *testing.T) {
 }
 
 func TestRestartThatFails(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{})
 		r.node.FailNext("Boot", errors.New("no answer"))
@@ -113,6 +118,7 @@ func TestRestartThatFails(t *testing.T) {
 }
 
 func TestRestartIsCalledOff(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		act    func(t *testing.T, r *rig, id string)
 		state  api.State
@@ -145,6 +151,7 @@ func TestRestartIsCalledOff(t *testing.T) {
 }
 
 func TestRestartHonoursTheBudget(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{MaxRunTotal: secs(100)}})
 		r.node.Crash(v.ID)
@@ -160,6 +167,7 @@ func TestRestartHonoursTheBudget(t *testing.T) {
 
 // TestEphemeralCrash: a crash that is followed by a restart is no stop.
 func TestEphemeralCrash(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{AutoDelete: secs(0)}})
 		for range 5 {

@@ -45,7 +45,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func secs(n int64) *int64 { return &n }
+func secs(n int64) *int64 { return new(n) }
 
 func (r *rig) get(t *testing.T, ref string) vm.VM {
 	t.Helper()
@@ -108,6 +108,7 @@ func wantDue(t *testing.T, d vm.Due, at time.Time, timer string) {
 }
 
 func TestIdlePauses(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{Idle: secs(60)}})
 		wantDue(t, r.manager.Outlook(v).Pause, time.Now().Add(time.Minute), "idleTimeoutSeconds")
@@ -126,6 +127,7 @@ func TestIdlePauses(t *testing.T) {
 }
 
 func TestUseHoldsUpIdle(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{Idle: secs(60)}})
 		pass(50 * time.Second)
@@ -150,6 +152,7 @@ func TestUseHoldsUpIdle(t *testing.T) {
 // TestSettingsAreNoUse: whoever applies the same settings over and over does not
 // keep the VM awake, and neither does whoever looks at it.
 func TestSettingsAreNoUse(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{Idle: secs(60)}})
 		for range 5 {
@@ -163,6 +166,7 @@ func TestSettingsAreNoUse(t *testing.T) {
 }
 
 func TestIdleChanges(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{Idle: secs(60)}})
 		r.update(t, v.ID, vm.UpdateParams{Timers: vm.TimerChanges{Idle: secs(-1)}})
@@ -179,6 +183,7 @@ func TestIdleChanges(t *testing.T) {
 }
 
 func TestExecIsUse(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{Idle: secs(60)}})
 		for range 10 {
@@ -191,6 +196,7 @@ func TestExecIsUse(t *testing.T) {
 }
 
 func TestMaxRun(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{MaxRun: secs(100), Idle: secs(1000)}})
 		defer r.manager.Busy(v.ID)() // Use does not hold it up.
@@ -207,6 +213,7 @@ func TestMaxRun(t *testing.T) {
 }
 
 func TestMaxRunTotal(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{MaxRunTotal: secs(100)}})
 		pass(60 * time.Second)
@@ -240,6 +247,7 @@ func TestMaxRunTotal(t *testing.T) {
 }
 
 func TestAutoDelete(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{AutoDelete: secs(100)}})
 		pass(time.Hour)
@@ -259,6 +267,7 @@ func TestAutoDelete(t *testing.T) {
 }
 
 func TestEphemeral(t *testing.T) {
+	t.Parallel()
 	ends := map[string]func(t *testing.T, r *rig, id string){
 		"stop":     func(t *testing.T, r *rig, id string) { t.Helper(); r.stop(t, id) },
 		"poweroff": func(_ *testing.T, r *rig, id string) { r.node.End(id, vm.CausePoweredOff, "the guest powered off") },
@@ -285,6 +294,7 @@ func TestEphemeral(t *testing.T) {
 }
 
 func TestStoppedVMMadeEphemeral(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		stopped, paused := r.create(t, vm.CreateParams{}), r.create(t, vm.CreateParams{})
 		r.stop(t, stopped.ID)
@@ -300,6 +310,7 @@ func TestStoppedVMMadeEphemeral(t *testing.T) {
 }
 
 func TestTTL(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{TTL: secs(100)}})
 		w := r.create(t, vm.CreateParams{})
@@ -319,6 +330,7 @@ func TestTTL(t *testing.T) {
 }
 
 func TestSnapshotTimers(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{})
 		unused, _, err := r.manager.Snapshot(t.Context(), v.ID, vm.SnapshotParams{AutoDelete: secs(100)})
@@ -354,6 +366,7 @@ func TestSnapshotTimers(t *testing.T) {
 // TestFailedTimerTriesAgain: a pause that cannot save leaves the VM running and
 // is tried again a minute later.
 func TestFailedTimerTriesAgain(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{MaxRun: secs(10), TTL: secs(1000)}})
 		r.node.FailNext("Pause", errors.New("the disk is full"))
@@ -474,6 +487,7 @@ func TestUseCallsAPauseOff(t *testing.T) {
 }
 
 func TestManyWakersShareOneResume(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{Timers: vm.TimerChanges{Idle: secs(60)}})
 		pass(time.Minute)

@@ -214,6 +214,7 @@ func TestBadPlacement(t *testing.T) {
 
 // TestChildrenInherit: children have their source's timers and begin them anew.
 func TestChildrenInherit(t *testing.T) {
+	t.Parallel()
 	timed(t, func(t *testing.T, r *rig) {
 		v := r.create(t, vm.CreateParams{
 			AutomaticRestart: new(false), Metadata: map[string]string{"task": "7"},

@@ -1,7 +1,6 @@
 package vm
 
 import (
-
 	"github.com/pandovm/pando/api"
 	"github.com/pandovm/pando/internal/fault"
 	"github.com/pandovm/pando/internal/field"

@@ -94,7 +94,7 @@ func BenchmarkKeystrokeEcho(b *testing.B) {
 	l := lab(b)
 	id := l.Create(testlab.Debian).ID
 	ws := dialTerminal(b, l, id, "stty raw echo; printf ready; exec cat >/dev/null")
-	defer ws.Close() //nolint:errcheck // it is only read and written
+	defer ws.Close()
 	readUntil(b, ws, []byte("ready"))
 	key := func() { sendBinary(b, ws, []byte("k")); readUntil(b, ws, []byte("k")) }
 	for range 10 {
@@ -221,7 +221,7 @@ func printMuch(b *testing.B, l *testlab.Lab, id string) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("start: %s", resp.Status)
 	}

@@ -18,7 +18,7 @@ func (f *freestyle) testTerminal(t *testing.T) {
 	p.Sees("40 120")
 	p.Types("echo about to; sleep 1000\r")
 	p.Sees("about to\r") // the shell is done with the line: before, the key would belong to its editor
-	p.Types("\x03") // in raw mode this is a key, not a signal to the client
+	p.Types("\x03")      // in raw mode this is a key, not a signal to the client
 	p.Types("echo alive=$((1+1))\r")
 	p.Sees("alive=2")
 	p.Types("exit 3\r")

@@ -142,7 +142,7 @@ func TestGuestDiskFull(t *testing.T) {
 	child := l.Fork(v.ID, 1)[0]
 	seen := map[string]bool{}
 	for _, id := range []string{v.ID, child.ID} {
-		for _, s := range strings.Fields(l.Run(id, "cat /etc/hostname /proc/sys/kernel/random/boot_id")) {
+		for s := range strings.FieldsSeq(l.Run(id, "cat /etc/hostname /proc/sys/kernel/random/boot_id")) {
 			if seen[s] {
 				t.Errorf("source and child share %s", s)
 			}

@@ -256,16 +256,16 @@ func enable(dir string) error {
 	if err != nil {
 		return err
 	}
-	var order string
+	var order []string
 	for name := range strings.FieldsSeq(string(has)) {
 		if name == "cpu" || name == "memory" || name == "pids" {
-			order += " +" + name
+			order = append(order, "+"+name)
 		}
 	}
-	if order == "" {
+	if len(order) == 0 {
 		return nil
 	}
-	return write(dir+"/cgroup.subtree_control", order[1:])
+	return write(dir+"/cgroup.subtree_control", strings.Join(order, " "))
 }
 
 func mkdir(dir string) error {

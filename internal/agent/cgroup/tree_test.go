@@ -5,6 +5,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,8 +46,8 @@ func removeGroups(t *testing.T, dir string) {
 			}
 			return nil
 		})
-		for i := len(dirs) - 1; i >= 0; i-- {
-			err = syscall.Rmdir(dirs[i])
+		for _, d := range slices.Backward(dirs) {
+			err = syscall.Rmdir(d)
 		}
 		if err == nil {
 			return

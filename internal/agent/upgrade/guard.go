@@ -25,7 +25,9 @@ const GuardFlag = "--guard"
 // and runs file with the arguments and environment of this process.
 func Exec(file string) func(time.Duration) error {
 	return func(patience time.Duration) error {
-		guard := exec.Command(file+".old", GuardFlag, patience.String())
+		guard := exec.Command( //nolint:noctx // it outlives whoever starts it
+			file+".old", GuardFlag, patience.String(),
+		)
 		guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if err := guard.Start(); err != nil {
 			return fmt.Errorf("start guard: %w", err)

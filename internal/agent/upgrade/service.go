@@ -149,7 +149,7 @@ func ask(ctx context.Context, path string) ([]byte, error) {
 
 // check runs a new agent as far as its version.
 func check(path, version string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout) //nolint:forbidigo // the check bounds itself
 	defer cancel()
 	out, err := ask(ctx, path)
 	// A child that another command was forked into holds the file open for writing
