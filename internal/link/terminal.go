@@ -47,8 +47,10 @@ const (
 	// TerminalInputWindow bounds the input of one viewer that the program has not
 	// taken.
 	TerminalInputWindow = 64 << 10
-	// MaxTerminalCols and MaxTerminalRows bound a size.
-	MaxTerminalCols, MaxTerminalRows = 1000, 1000
+	// MaxTerminalCols bounds the width of a terminal.
+	MaxTerminalCols = 1000
+	// MaxTerminalRows bounds its height.
+	MaxTerminalRows = 1000
 )
 
 // What one guest keeps. internal/terminal promises the same to clients.

@@ -227,7 +227,7 @@ func listRules[T any](
 			return err
 		}
 		tail, args := w.page(limit, offset)
-		rows, err := tx.QueryContext(ctx, `SELECT `+columns+` FROM `+table+tail, args...)
+		rows, err := tx.QueryContext(ctx, `SELECT `+columns+` FROM `+table+tail, args...) //nolint:gosec // The text is made of constants.
 		if err != nil {
 			return err
 		}
