@@ -156,7 +156,7 @@ func terminalLab(t *testing.T) (*lab, *echoNode, *terminal.Service) {
 
 func dialTerminal(t *testing.T, l *lab, path string) *websocket.Conn {
 	t.Helper()
-	
+
 	c, resp, err := websocket.Dial(t.Context(), l.url+path, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + key}}})
 	if err != nil {
 		t.Fatalf("dial %s: %v, %v", path, err, resp)
@@ -254,7 +254,7 @@ func TestTerminalHandshakeErrors(t *testing.T) {
 		"/v5/vms/web/pty/sessions/other":       {404, api.CodeNotFound},
 		"/v5/vms/web/pty/sessions/UP%2F..%2Fx": {404, api.CodeNotFound},
 	} {
-		
+
 		_, resp, err := websocket.Dial(t.Context(), l.url+path, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + key}}})
 		if err == nil || resp == nil || resp.StatusCode != want.status {
 			t.Errorf("%s: %v", path, err)
