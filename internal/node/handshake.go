@@ -36,15 +36,12 @@ func (n *Node) handshake(ctx context.Context, m *machine, l *live, identity *lin
 		_ = old.Close() // the epoch that ends with it is over either way
 	}
 	tokens := m.tokens()
-	if len(tokens) == 1 {
-		return n.openEpoch(ctx, m, l, identity, tokens[0], patience)
-	}
-	// One after the other, with more patience each time: a guest may be slow, or
-	// may not know the token.
+	// One after the other, with more patience each time: a guest may be slow, may
+	// not know the token, or may have closed its port with the preamble unread.
 	var errs []error
-	for share := time.Duration(16); share >= 2; share /= 2 {
+	for share := 16 * len(tokens); share >= 2*len(tokens); share /= 2 {
 		for _, token := range tokens {
-			r, err := n.openEpoch(ctx, m, l, identity, token, patience/(2*share))
+			r, err := n.openEpoch(ctx, m, l, identity, token, patience/time.Duration(share))
 			if err == nil {
 				return r, nil
 			}
