@@ -21,7 +21,6 @@ import (
 // The rig's manager watches.
 func timed(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := openRig(t.Context(), t, filepath.Join(t.TempDir(), "pando.db"), vmtest.NewFake(baseID))
 		defer r.close(t)
