@@ -144,7 +144,7 @@ func TestFullDisk(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	l := testlab.NewIn(t, dir)
 	v := l.Create(testlab.Busybox)
-	l.Run(v.ID, "dd if=/dev/urandom of=/dev/shm/ballast bs=1024 count=40960 2>/dev/null")
+	l.Run(v.ID, "dd if=/dev/urandom of=/root/ballast bs=1024 count=40960 2>/dev/null")
 	filler := filepath.Join(dir, "filler")
 	fill(t, dir, filler, 80<<20)
 	for name, call := range map[string]func() error{
