@@ -118,8 +118,9 @@ func TestForksAreRandom(t *testing.T) {
 }
 
 // One call makes a hundred children of a running counter; all go on from it.
+//
+//nolint:paralleltest // a hundred guests that start want the host for themselves
 func TestForkHundred(t *testing.T) {
-	t.Parallel()
 	l := testlab.New(t)
 	source := l.Create(testlab.Busybox)
 	l.Run(source.ID, "echo same > /dev/shm/mark")
